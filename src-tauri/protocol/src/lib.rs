@@ -1,1 +1,35 @@
+//! Every type that crosses the boundary between engine and window, or that lands on the disk.
+//!
+//! Invariant: a stored event means the same for ever. Kinds and optional fields are added; nothing is renamed,
+//! retyped or removed. Kept by the golden samples in `golden/`, which are only ever added to.
+//! Compiled twice, natively and for wasm32, so the two sides cannot drift apart.
+//! Not here: any decision. What an event does is the fold's business (`transcript`), what may happen is the engine's.
 
+mod id;
+
+mod event;
+mod outcome;
+
+mod op;
+mod report;
+
+mod attach;
+mod door;
+mod status;
+mod view;
+
+mod provider;
+
+pub use attach::*;
+pub use door::*;
+pub use event::*;
+pub use id::*;
+pub use op::*;
+pub use outcome::*;
+pub use provider::*;
+pub use report::*;
+pub use status::*;
+pub use view::*;
+
+/// Version of the frames in this crate. A page whose engine speaks another one says so and reloads.
+pub const PROTOCOL: u32 = 1;

@@ -1,0 +1,84 @@
+//! Ops: what a client asks for, imperative, each with a client-minted [`OpId`](crate::OpId).
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ModelRef, Provider, ProviderId, Seq, SessionId, StreamId, TurnId};
+
+/// What a client asks for. Applied exactly once per op id, answered after commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op")]
+pub enum Op {
+    /// Begin a session with its first message, and its first turn. The client mints the session's id.
+    StartSession {
+        session: SessionId,
+        model: ModelRef,
+        text: String,
+    },
+    /// Say something in a session; starts a turn. Refused `TurnActive` while one runs.
+    SendMessage { session: SessionId, text: String },
+    /// Stop the running turn. Answered when the request is noted; the fact is `TurnEnded`.
+    CancelTurn { session: SessionId, turn: TurnId },
+    /// Rewind to before `turn` and say its message again, to the session's present model.
+    RetryTurn {
+        session: SessionId,
+        turn: TurnId,
+        expected_tip: Seq,
+    },
+    /// Rewind to before `turn` and say `text` instead of its message.
+    EditMessage {
+        session: SessionId,
+        turn: TurnId,
+        text: String,
+        expected_tip: Seq,
+    },
+    /// Give a session a title.
+    RenameSession { session: SessionId, title: String },
+    /// Put a session into the bin.
+    BinSession { session: SessionId },
+    /// Take it out again.
+    UnbinSession { session: SessionId },
+    /// The session's next turns use this model.
+    ChooseModel { session: SessionId, model: ModelRef },
+    /// Add a model server.
+    AddProvider { provider: Provider },
+    /// Change a model server.
+    ChangeProvider { provider: Provider },
+    /// Remove a model server from the settings.
+    RemoveProvider { provider: ProviderId },
+    /// Add the recorded sample session. The client mints the session's id.
+    AddSample { session: SessionId },
+}
+
+impl Op {
+    /// The session it is about.
+    pub const fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::StartSession { session, .. }
+            | Self::SendMessage { session, .. }
+            | Self::CancelTurn { session, .. }
+            | Self::RetryTurn { session, .. }
+            | Self::EditMessage { session, .. }
+            | Self::RenameSession { session, .. }
+            | Self::BinSession { session }
+            | Self::UnbinSession { session }
+            | Self::ChooseModel { session, .. }
+            | Self::AddSample { session } => Some(*session),
+            Self::AddProvider { .. }
+            | Self::ChangeProvider { .. }
+            | Self::RemoveProvider { .. } => None,
+        }
+    }
+}
+
+/// "Your op is in the log."
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// The stream its first event is in.
+    pub stream: StreamId,
+    /// The last event it caused there; absent when it caused none (a cancel that found the turn ended).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<Seq>,
+    /// The turn it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnId>,
+}

@@ -1,0 +1,94 @@
+//! Model servers, as they are configured, and what is known of their models.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Failure, ProviderId};
+
+/// Which language a provider is spoken to in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Dialect {
+    /// Ollama's own API (`/api/chat`).
+    Ollama,
+    /// OpenAI-compatible chat completions (llama.cpp, LM Studio, vLLM …).
+    OpenAiChat,
+}
+
+/// One configured model server. Holds no secret: keys live in the OS keychain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provider {
+    /// Its identity; survives renames and changes of address.
+    pub id: ProviderId,
+    /// What the user calls it.
+    pub name: String,
+    /// How it is spoken to.
+    pub dialect: Dialect,
+    /// Where its API begins: for Ollama the root (`http://host:11434`), for OpenAI-compatible the part before
+    /// `/chat/completions` (`http://host:8080/v1`). No trailing slash.
+    pub base_url: String,
+    /// Ollama: the context length to ask for, in tokens; the server's own default when absent.
+    /// Equal in every request, or the server reloads the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_ctx: Option<u32>,
+    /// Ollama: how long the model stays loaded, in Ollama's own words ("10m", "-1"); the server's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_alive: Option<String>,
+    /// Whether models that can think do.
+    #[serde(default)]
+    pub think: Think,
+}
+
+/// Whether a model that can think does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Think {
+    /// As the server does it by itself.
+    #[default]
+    ServerDefault,
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
+/// One model a provider offers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Model {
+    /// As the provider names it, to be sent back exactly so.
+    pub name: String,
+    /// Whether it is in memory now, where the provider tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<bool>,
+    /// Size on the provider's disk in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// Context length in tokens: the one in force if loaded, else the model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_tokens: Option<u64>,
+    /// "3.2B" and the like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<String>,
+    /// "Q4_K_M" and the like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantization: Option<String>,
+    /// What it can do, in the provider's words: `completion`, `tools`, `vision`, `thinking` …
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<String>,
+}
+
+/// What a test of a provider found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "result")]
+pub enum ProbeReport {
+    /// It answers.
+    Works {
+        /// The server's name and version, where it tells ("Ollama 0.12.3").
+        server: String,
+        /// The dialect it speaks best.
+        dialect: Dialect,
+        /// The base address that worked, ready for [`Provider::base_url`].
+        base_url: String,
+        /// What it offers; may be empty.
+        models: Vec<Model>,
+    },
+    /// It does not, and this is why.
+    Fails { failure: Failure },
+}

@@ -1,0 +1,57 @@
+//! What a turn is doing right now: for the reader's eyes, never stored, always derivable again.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Failure, Timestamp, TurnId};
+
+/// A session's present state, with a revision that grows with every change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Grows with every change within a boot. A poll answers when it is newer than the one last seen.
+    pub revision: u64,
+    /// The running turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnId>,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Since when, by the wall clock.
+    pub since: Timestamp,
+}
+
+/// The named states a reader sees in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "phase")]
+pub enum Phase {
+    /// No turn runs.
+    Idle,
+    /// Reaching the provider.
+    Connecting { provider: String },
+    /// The request is out and nothing came yet: the provider queues it or loads the model.
+    Waiting { model: String },
+    /// The provider says that it loads the model.
+    LoadingModel { model: String },
+    /// The provider reads the prompt; tokens where it tells.
+    ReadingPrompt {
+        done: Option<u64>,
+        total: Option<u64>,
+    },
+    /// Reasoning comes.
+    Thinking,
+    /// The answer comes.
+    Writing,
+    /// A tool call's arguments come; bytes so far.
+    CallingTool { name: String, argument_bytes: u64 },
+    /// Tools run.
+    RunningTool { name: String },
+    /// A failed attempt is made again at `until`.
+    Retrying {
+        until: Timestamp,
+        attempt: u32,
+        of: u32,
+        failure: Failure,
+    },
+    /// Stop was asked for.
+    Stopping,
+    /// The log cannot be written: readable, but not being saved.
+    NotSaving { message: String },
+}

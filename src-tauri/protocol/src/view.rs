@@ -1,0 +1,198 @@
+//! Read models: what the reader sees, as the fold of the events. Built by `transcript`, in both worlds.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Cursor, Effect, Failure, ItemId, ModelRef, OpId, Origin, OutcomeKind, Part, Provider, Seq,
+    SessionId, Timestamp, Timings, ToolOutcome, TurnId, TurnOutcome, Usage,
+};
+
+/// A turn as the reader sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnView {
+    /// Which.
+    pub turn: TurnId,
+    /// The model that was asked.
+    pub model: ModelRef,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// What was said, in log order; the user's message comes first.
+    pub items: Vec<ItemView>,
+    /// Its steps, one entry per request to a provider.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<AttemptView>,
+    /// How it ended; absent while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<TurnOutcome>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// One thing the reader sees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemView {
+    /// Its key.
+    pub item: ItemId,
+    /// When it began.
+    pub began_at: Timestamp,
+    /// When it last changed.
+    pub changed_at: Timestamp,
+    /// What it is.
+    pub body: ItemBody,
+}
+
+/// What an item is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "item_kind")]
+pub enum ItemBody {
+    /// What the user said.
+    UserMessage { text: String, op: OpId },
+    /// What the model said or thought. `open` while it may still grow.
+    Text {
+        part: Part,
+        text: String,
+        open: bool,
+    },
+    /// A tool call.
+    ToolCall {
+        name: String,
+        arguments: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call_id: Option<String>,
+        step: u32,
+        state: ToolState,
+    },
+    /// Something this version cannot show.
+    Unsupported { kind: String },
+}
+
+/// Where a tool call stands: one of these, derived from events only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state")]
+pub enum ToolState {
+    /// Asked for; not started.
+    Requested,
+    /// Running.
+    Running { since: Timestamp },
+    /// It has its result.
+    Finished {
+        outcome: ToolOutcome,
+        effect: Effect,
+        at: Timestamp,
+    },
+}
+
+/// One request to a provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptView {
+    /// Which answer of the turn, from 1.
+    pub step: u32,
+    /// Which request for that answer, from 1.
+    pub attempt: u32,
+    /// Who was asked.
+    pub model: ModelRef,
+    /// When.
+    pub started_at: Timestamp,
+    /// How it ended.
+    pub state: AttemptState,
+}
+
+/// How a request to a provider ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state")]
+pub enum AttemptState {
+    /// Not yet, or never: the turn's outcome says why.
+    Open,
+    /// With the provider's own end marker.
+    Ended {
+        finish: crate::FinishReason,
+        usage: Usage,
+        timings: Timings,
+        at: Timestamp,
+    },
+    /// Not.
+    Failed {
+        failure: Failure,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_in_ms: Option<u64>,
+        at: Timestamp,
+    },
+}
+
+/// A part of a session's transcript, and the cursor to go on from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TranscriptPage {
+    /// Which session.
+    pub session: SessionId,
+    /// Its title.
+    pub title: String,
+    /// Where it came from.
+    pub origin: Origin,
+    /// The model its next turn uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelRef>,
+    /// Turns that belong to the conversation, oldest first; the last may still run.
+    pub turns: Vec<TurnView>,
+    /// Whether there are older turns before these.
+    pub more_before: bool,
+    /// The last structural event, to be named in structural ops.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tip: Option<Seq>,
+    /// All of this is the fold of the events before this position.
+    pub as_of: Cursor,
+}
+
+/// The library: what sessions and providers exist.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LibraryPage {
+    /// Sessions, binned ones included; in no particular order.
+    pub sessions: Vec<SessionSummary>,
+    /// Configured model servers, in the order they were added.
+    pub providers: Vec<Provider>,
+    /// The model of the newest turn anywhere: what a new session begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_model: Option<ModelRef>,
+    /// All of this is the fold of the events before this position.
+    pub as_of: Cursor,
+}
+
+/// A session, as the list shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSummary {
+    /// Which.
+    pub session: SessionId,
+    /// Its title.
+    pub title: String,
+    /// Where it came from.
+    pub origin: Origin,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// When its last turn started or ended; a title does not count.
+    pub active_at: Timestamp,
+    /// What its last turn is doing or how it ended.
+    pub state: SessionState,
+    /// Whether it is in the bin.
+    pub place: Place,
+}
+
+/// What a session's last turn is doing, or how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "state")]
+pub enum SessionState {
+    /// No turn yet.
+    Empty,
+    /// A turn runs.
+    Running { turn: TurnId },
+    /// The last turn ended so.
+    Ended { outcome: OutcomeKind },
+}
+
+/// Whether a session is listed or in the bin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Place {
+    /// In the list.
+    Shelf,
+    /// In the bin.
+    Bin,
+}
