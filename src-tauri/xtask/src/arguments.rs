@@ -1,0 +1,249 @@
+//! The command line, as one closed enum: a flag that a chore does not know is an error, never ignored.
+
+pub(crate) const USAGE: &str = "\
+cargo xtask CHORE
+
+  setup  [--window-tests]     find what this machine lacks, install it, say what was done
+  ui     [--release]          build the page: ui/dist
+  run    [--release] [--with-model] [--no-build] [-- APP ARGUMENTS]
+                              build everything and start Holdfast; under Xvfb, with a screenshot, where
+                              there is no display; --with-model adds a small real model server
+  test   [--fast] [--real-model] [--no-build]
+                              format, clippy, native tests, the page, the app, tests in the real window;
+                              --fast: the native part only, no WebKit needed
+                              --real-model: also a conversation with a small real model server
+  bundle [--debug] [--verify] a Debian package; --verify installs it, starts it and removes it again";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    Debug,
+    Release,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Building {
+    Wanted,
+    /// The user says that what is there is good enough.
+    Skipped,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Model {
+    None,
+    Small,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SetupArguments {
+    pub(crate) window_tests: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RunArguments {
+    pub(crate) profile: Profile,
+    pub(crate) model: Model,
+    pub(crate) building: Building,
+    /// Handed to the app as they are.
+    pub(crate) app: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Only what needs neither WebKit nor a display.
+    Fast,
+    Full,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TestArguments {
+    pub(crate) reach: Reach,
+    pub(crate) model: Model,
+    pub(crate) building: Building,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BundleArguments {
+    pub(crate) profile: Profile,
+    pub(crate) verify: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Chore {
+    Help,
+    Setup(SetupArguments),
+    Ui(Profile),
+    Run(RunArguments),
+    Test(TestArguments),
+    Bundle(BundleArguments),
+}
+
+impl Chore {
+    /// Reads the arguments after the program's own name.
+    ///
+    /// # Errors
+    /// A sentence that names the argument nobody understood.
+    pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut words: Vec<String> = arguments.collect();
+        let mut app = Vec::new();
+        if let Some(at) = words.iter().position(|word| word == "--") {
+            app = words.split_off(at + 1);
+            words.pop();
+        }
+        if words.is_empty()
+            || words
+                .iter()
+                .any(|word| word == "--help" || word == "-h" || word == "help")
+        {
+            return Ok(Self::Help);
+        }
+        let mut flags = Flags {
+            chore: words.remove(0),
+            given: words,
+        };
+        let chore = match flags.chore.as_str() {
+            "setup" => Self::Setup(SetupArguments {
+                window_tests: flags.take("--window-tests"),
+            }),
+            "ui" => Self::Ui(flags.profile("--release", Profile::Release, Profile::Debug)),
+            "run" => Self::Run(RunArguments {
+                profile: flags.profile("--release", Profile::Release, Profile::Debug),
+                model: flags.model("--with-model"),
+                building: flags.building(),
+                app: std::mem::take(&mut app),
+            }),
+            "test" => Self::Test(TestArguments {
+                reach: if flags.take("--fast") {
+                    Reach::Fast
+                } else {
+                    Reach::Full
+                },
+                model: flags.model("--real-model"),
+                building: flags.building(),
+            }),
+            "bundle" => Self::Bundle(BundleArguments {
+                profile: flags.profile("--debug", Profile::Debug, Profile::Release),
+                verify: flags.take("--verify"),
+            }),
+            unknown => return Err(format!("there is no chore named `{unknown}`")),
+        };
+        if let Some(left) = flags.given.first() {
+            return Err(format!("`{}` does not know `{left}`", flags.chore));
+        }
+        if let Some(left) = app.first() {
+            return Err(format!(
+                "`{}` takes nothing after `--` (`{left}`)",
+                flags.chore
+            ));
+        }
+        Ok(chore)
+    }
+}
+
+struct Flags {
+    chore: String,
+    given: Vec<String>,
+}
+
+impl Flags {
+    fn take(&mut self, flag: &str) -> bool {
+        let before = self.given.len();
+        self.given.retain(|given| given != flag);
+        self.given.len() != before
+    }
+
+    fn profile(&mut self, flag: &str, with: Profile, without: Profile) -> Profile {
+        if self.take(flag) { with } else { without }
+    }
+
+    fn model(&mut self, flag: &str) -> Model {
+        if self.take(flag) {
+            Model::Small
+        } else {
+            Model::None
+        }
+    }
+
+    fn building(&mut self) -> Building {
+        if self.take("--no-build") {
+            Building::Skipped
+        } else {
+            Building::Wanted
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Chore, String> {
+        Chore::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn no_argument_and_a_plea_for_help_show_the_usage() {
+        for line in ["", "help", "--help", "run -h"] {
+            assert_eq!(parse(line), Ok(Chore::Help), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_follows_two_dashes_is_the_apps_own() {
+        assert_eq!(
+            parse("run --with-model -- --data-dir d --release"),
+            Ok(Chore::Run(RunArguments {
+                profile: Profile::Debug,
+                model: Model::Small,
+                building: Building::Wanted,
+                app: vec!["--data-dir".into(), "d".into(), "--release".into()],
+            }))
+        );
+    }
+
+    #[test]
+    fn only_the_bundle_is_optimised_unless_asked() {
+        assert_eq!(
+            parse("bundle"),
+            Ok(Chore::Bundle(BundleArguments {
+                profile: Profile::Release,
+                verify: false
+            }))
+        );
+        assert_eq!(
+            parse("bundle --verify --debug"),
+            Ok(Chore::Bundle(BundleArguments {
+                profile: Profile::Debug,
+                verify: true
+            }))
+        );
+        assert_eq!(parse("ui"), Ok(Chore::Ui(Profile::Debug)));
+        assert_eq!(parse("ui --release"), Ok(Chore::Ui(Profile::Release)));
+    }
+
+    #[test]
+    fn the_flags_of_test_are_independent_of_their_order() {
+        let wanted = Chore::Test(TestArguments {
+            reach: Reach::Fast,
+            model: Model::Small,
+            building: Building::Skipped,
+        });
+        assert_eq!(
+            parse("test --fast --real-model --no-build"),
+            Ok(wanted.clone())
+        );
+        assert_eq!(parse("test --no-build --real-model --fast"), Ok(wanted));
+    }
+
+    #[test]
+    fn an_unknown_word_is_refused_by_name() {
+        assert_eq!(parse("tset"), Err("there is no chore named `tset`".into()));
+        assert_eq!(
+            parse("test --fats"),
+            Err("`test` does not know `--fats`".into())
+        );
+        assert_eq!(
+            parse("ui -- x"),
+            Err("`ui` takes nothing after `--` (`x`)".into())
+        );
+    }
+}

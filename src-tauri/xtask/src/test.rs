@@ -1,0 +1,139 @@
+//! `test`: everything that must hold before a change is handed in, cheapest first.
+
+use std::process::Command;
+
+use crate::arguments::{Building, Model, Profile, Reach, TestArguments};
+use crate::failure::Result;
+use crate::model_server::ModelServer;
+use crate::page;
+use crate::project::Project;
+use crate::run;
+use crate::screen::VirtualScreen;
+use crate::setup::{self, Need};
+use crate::steps::Steps;
+use crate::tool;
+
+/// Packages that need neither WebKit nor a display.
+const NATIVE: [&str; 5] = ["protocol", "engine", "transcript", "tests", "xtask"];
+
+pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
+    let mut steps = Steps::new();
+    let full = arguments.reach == Reach::Full;
+    steps.step("what this machine needs", || {
+        let mut needs = vec![Need::Compiler];
+        if full {
+            needs.extend([
+                Need::App,
+                Need::Wasm,
+                Need::VirtualScreen,
+                Need::WindowTests,
+            ]);
+        }
+        if arguments.model == Model::Small {
+            needs.push(Need::ModelServer);
+        }
+        setup::ensure(&needs)
+    })?;
+    steps.step("format", || {
+        tool::run(
+            tool::cargo().args(["fmt", "--all", "--check"]),
+            "run `cargo fmt --all`",
+        )
+    })?;
+    if !full {
+        steps.step("clippy, native packages", || clippy(&NATIVE, &[]))?;
+    }
+    steps.step("native tests", || {
+        tool::run(
+            packages(tool::cargo().arg("test"), &NATIVE),
+            "mend the failing test named above; one test alone: `cargo test -p PACKAGE NAME`",
+        )
+    })?;
+    if full {
+        if arguments.building == Building::Wanted {
+            steps.step("the page", || page::build(project, Profile::Debug))?;
+        }
+        let all = [&NATIVE[..], &["holdfast", "ui"]].concat();
+        steps.step("clippy, all packages", || {
+            clippy(&all, &["--features=holdfast/custom-protocol"])
+        })?;
+        if arguments.building == Building::Wanted {
+            steps.step("the app", || run::build_app(Profile::Debug))?;
+        }
+        steps.step("tests in the real window", || window_tests(project))?;
+    }
+    if arguments.model == Model::Small {
+        steps.step("a conversation with a real model", || {
+            let model = ModelServer::start()?;
+            let mut command = ignored_tests("real_model::");
+            command.env("HOLDFAST_MODEL_URL", model.url());
+            tool::run(
+                &mut command,
+                "read which test failed above; the server's log is named there too",
+            )
+        })?;
+    }
+    steps.summary();
+    if !full {
+        println!("   skipped by --fast: the page, the app, and the tests in the real window");
+    }
+    Ok(())
+}
+
+fn clippy(names: &[&str], more: &[&str]) -> Result<()> {
+    let mut command = tool::cargo();
+    packages(command.arg("clippy"), names)
+        .args(["--all-targets"])
+        .args(more);
+    command.args(["--", "-D", "warnings"]);
+    tool::run(&mut command, "mend what clippy names above")
+}
+
+fn window_tests(project: &Project) -> Result<()> {
+    let screen = VirtualScreen::start()?;
+    let mut command = ignored_tests("window::");
+    // WebDriver allows one session at a time.
+    command
+        .arg("--test-threads=1")
+        .env("HOLDFAST_APP", project.app(Profile::Debug));
+    screen.show_to(&mut command);
+    tool::run(
+        &mut command,
+        "read which test failed above; `cargo xtask run` shows the same app by hand",
+    )
+}
+
+/// The tests that are ignored because of what they need; the chore has just provided it.
+fn ignored_tests(module: &str) -> Command {
+    let mut command = tool::cargo();
+    packages(command.arg("test"), &NATIVE).args(["--test=scenarios", "--", "--ignored", module]);
+    command
+}
+
+fn packages<'a>(command: &'a mut Command, names: &[&str]) -> &'a mut Command {
+    for name in names {
+        command.args(["--package", name]);
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fast_reach_touches_no_package_that_needs_webkit() {
+        assert!(!NATIVE.contains(&"holdfast") && !NATIVE.contains(&"ui"));
+    }
+
+    #[test]
+    fn packages_are_named_one_by_one() {
+        let mut command = Command::new("cargo");
+        packages(command.arg("test"), &["protocol", "engine"]);
+        let words: Vec<_> = command.get_args().collect();
+        assert_eq!(
+            words,
+            ["test", "--package", "protocol", "--package", "engine"]
+        );
+    }
+}
