@@ -321,4 +321,14 @@ mod tests {
             "the server, its libraries, the model"
         );
     }
+
+    #[test]
+    #[ignore = "downloads 163 MB the first time"]
+    fn the_server_answers_and_ends_with_its_owner() {
+        let server = ModelServer::start().expect("it starts");
+        let port = server.port;
+        assert!(is_healthy(port));
+        drop(server);
+        assert!(!is_healthy(port), "nobody listens any more");
+    }
 }

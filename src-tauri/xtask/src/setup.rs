@@ -94,6 +94,7 @@ fn debian_packages(need: Need) -> &'static [&'static str] {
             "librsvg2-dev",
             "libxdo-dev",
             "libssl-dev",
+            "libdbus-1-dev",
         ],
         Need::VirtualScreen => &["xvfb", "xdotool", "imagemagick", "dbus-daemon"],
         Need::WindowTests => &["webkit2gtk-driver"],
