@@ -186,7 +186,6 @@ fn install(home: &Path) -> Result<Installed> {
         "install",
         "--disable-pip-version-check",
         "--no-cache-dir",
-        "--quiet",
         "--no-deps",
     ]);
     pip.args([
