@@ -60,4 +60,16 @@ impl Project {
             .join(folder)
             .join(format!("holdfast{}", env::consts::EXE_SUFFIX))
     }
+
+    /// The app's binary, for a chore that was told not to build it.
+    pub(crate) fn built_app(&self, profile: Profile) -> Result<PathBuf> {
+        let app = self.app(profile);
+        if app.is_file() {
+            return Ok(app);
+        }
+        Err(Failure::new(
+            format!("{} has not been built yet", app.display()),
+            "run the chore again without `--no-build`",
+        ))
+    }
 }

@@ -30,7 +30,7 @@ pub(crate) fn chore(project: &Project, arguments: &RunArguments) -> Result<ExitC
         steps.step("the app", || build_app(arguments.profile))?;
     }
 
-    let mut app = owned::helper(&project.app(arguments.profile).to_string_lossy());
+    let mut app = owned::helper(&project.built_app(arguments.profile)?.to_string_lossy());
     let model = match arguments.model {
         Model::Small => Some(steps.step("a small model server", ModelServer::start)?),
         Model::None => None,

@@ -19,6 +19,8 @@ const PREREQUISITES: &str = "https://v2.tauri.app/start/prerequisites/";
 pub(crate) enum Need {
     /// A C compiler, for SQLite and the cryptography.
     Compiler,
+    /// rustfmt and clippy, which a minimal toolchain comes without.
+    Lints,
     /// WebKit and what else the app links to.
     App,
     /// A display where there is none, and a picture of it.
@@ -57,6 +59,9 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     } else if needs.contains(&Need::App) {
         println!("setup: {}", elsewhere());
     }
+    if needs.contains(&Need::Lints) {
+        lints()?;
+    }
     if needs.contains(&Need::Bundler) && tool::on_path("npx").is_none() {
         return Err(Failure::new(
             "the Tauri CLI is run by npx, which is not here",
@@ -71,6 +76,21 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
         tool::run(
             tool::cargo().args(["install", "tauri-driver", "--version", "^2", "--locked"]),
             "run `cargo install tauri-driver --locked` and put cargo's bin folder on PATH",
+        )?;
+    }
+    Ok(())
+}
+
+fn lints() -> Result<()> {
+    for part in ["fmt", "clippy"] {
+        if tool::succeeds(tool::cargo().args([part, "--version"])) {
+            continue;
+        }
+        println!("setup: `cargo {part}` is missing; asking rustup for it");
+        let component = if part == "fmt" { "rustfmt" } else { part };
+        tool::run(
+            tool::program("rustup").args(["component", "add", component]),
+            &format!("install {component} for this toolchain, then try again"),
         )?;
     }
     Ok(())
@@ -99,6 +119,8 @@ fn debian_packages(need: Need) -> &'static [&'static str] {
         Need::VirtualScreen => &["xvfb", "xdotool", "imagemagick", "dbus-daemon"],
         Need::WindowTests => &["webkit2gtk-driver"],
         Need::ModelServer => &["python3-venv"],
+        // Parts of the toolchain.
+        Need::Lints => &[],
         // Asked for only when the ordinary way fails: see `wasm_library`.
         Need::Wasm => &[],
         // Any Node.js will do; it seldom comes from the distribution.
@@ -110,7 +132,7 @@ fn debian_packages(need: Need) -> &'static [&'static str] {
 fn commands(need: Need) -> &'static [&'static str] {
     match need {
         Need::Compiler => &["cc", "pkg-config"],
-        Need::App | Need::Wasm | Need::Bundler => &[],
+        Need::App | Need::Lints | Need::Wasm | Need::Bundler => &[],
         Need::VirtualScreen => &["Xvfb", "xdotool", "import", "dbus-daemon"],
         Need::WindowTests => &["WebKitWebDriver"],
         Need::ModelServer => &["python3"],
@@ -128,15 +150,28 @@ fn system_packages(needs: &[Need]) -> Result<()> {
         .collect();
     let missing = missing_packages(&wanted, &installed_packages(&wanted)?);
     if missing.is_empty() {
-        println!("setup: {} system packages wanted, all found", wanted.len());
+        println!(
+            "setup: system packages, all found: {}",
+            words(wanted.iter().copied())
+        );
         return Ok(());
     }
-    println!(
-        "setup: {} system packages wanted, missing: {}",
-        wanted.len(),
-        missing.join(" ")
-    );
+    let found = wanted
+        .iter()
+        .copied()
+        .filter(|name| !missing.contains(name));
+    println!("setup: system packages found: {}", words(found));
+    println!("setup: system packages missing: {}", missing.join(" "));
     apt_install(&missing)
+}
+
+fn words<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(" ")
+    }
 }
 
 /// Another Linux: say what to look for instead of guessing at package names.

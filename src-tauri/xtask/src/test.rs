@@ -16,18 +16,19 @@ use crate::tool;
 /// Packages that need neither WebKit nor a display.
 const NATIVE: [&str; 5] = ["protocol", "engine", "transcript", "tests", "xtask"];
 
+/// Tauri's WebDriver and Xvfb go together on Linux only.
+const DRIVES_WINDOWS: bool = cfg!(target_os = "linux");
+
 pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
     let mut steps = Steps::new();
     let full = arguments.reach == Reach::Full;
     steps.step("what this machine needs", || {
-        let mut needs = vec![Need::Compiler];
+        let mut needs = vec![Need::Compiler, Need::Lints];
         if full {
-            needs.extend([
-                Need::App,
-                Need::Wasm,
-                Need::VirtualScreen,
-                Need::WindowTests,
-            ]);
+            needs.extend([Need::App, Need::Wasm]);
+        }
+        if full && DRIVES_WINDOWS {
+            needs.extend([Need::VirtualScreen, Need::WindowTests]);
         }
         if arguments.model == Model::Small {
             needs.push(Need::ModelServer);
@@ -60,7 +61,9 @@ pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
         if arguments.building == Building::Wanted {
             steps.step("the app", || run::build_app(Profile::Debug))?;
         }
-        steps.step("tests in the real window", || window_tests(project))?;
+        if DRIVES_WINDOWS {
+            steps.step("tests in the real window", || window_tests(project))?;
+        }
     }
     if arguments.model == Model::Small {
         steps.step("a conversation with a real model", || {
@@ -76,6 +79,8 @@ pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
     steps.summary();
     if !full {
         println!("   skipped by --fast: the page, the app, and the tests in the real window");
+    } else if !DRIVES_WINDOWS {
+        println!("   skipped: the tests in the real window, which need Linux");
     }
     Ok(())
 }
@@ -95,7 +100,7 @@ fn window_tests(project: &Project) -> Result<()> {
     // WebDriver allows one session at a time.
     command
         .arg("--test-threads=1")
-        .env("HOLDFAST_APP", project.app(Profile::Debug));
+        .env("HOLDFAST_APP", project.built_app(Profile::Debug)?);
     screen.show_to(&mut command);
     tool::run(
         &mut command,
