@@ -4,7 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cursor, Dialect, Epoch, Op, OpId, PageId, PollRequest, ProviderId, SessionId, StreamId, TurnId,
+    Cursor, Dialect, Epoch, ModelRef, Op, OpId, PageId, PollRequest, ProviderId, SessionId,
+    StreamId, TurnId,
 };
 
 /// `hello` -> [`Welcome`](crate::Welcome)
@@ -101,4 +102,7 @@ pub struct About {
     pub version: String,
     /// Where everything is kept.
     pub data_dir: String,
+    /// What a new session begins with, if the command line named a server or model; the last turn's model otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preferred: Option<ModelRef>,
 }
