@@ -1,0 +1,258 @@
+//! The library: which sessions and model servers exist.
+//!
+//! Invariant: a session is listed once, under its id; the order of the list is an index over the summaries, never a
+//! second copy of them.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use protocol::{
+    Admission, Cursor, Event, EventBody, LibraryPage, LogId, ModelRef, Page, Place, Provider,
+    SessionId, SessionState, SessionSummary, StreamId, Timestamp,
+};
+
+use super::{Follow, WrongPage};
+
+/// The fold of the library's events.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Library {
+    sessions: BTreeMap<SessionId, SessionSummary>,
+    order: BTreeSet<Rank>,
+    providers: Vec<Provider>,
+    last_model: Option<ModelRef>,
+    cursor: Cursor,
+}
+
+/// Newest first; of equally new ones the younger first. The id only makes it total.
+type Rank = (Reverse<Timestamp>, Reverse<Timestamp>, SessionId);
+
+/// What an event changed in the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LibraryChange {
+    /// This session's entry, or its place in the list.
+    Sessions(SessionId),
+    /// The model servers.
+    Providers,
+    /// The model a new session begins with.
+    LastModel,
+}
+
+impl Library {
+    /// Before the first event.
+    pub fn empty(log: LogId) -> Self {
+        Self {
+            sessions: BTreeMap::new(),
+            order: BTreeSet::new(),
+            providers: Vec::new(),
+            last_model: None,
+            cursor: Cursor::at_start(log),
+        }
+    }
+
+    /// All sessions, the most recently active first, those in the bin included: [`SessionSummary::place`] tells.
+    pub fn sessions_newest_first(&self) -> impl DoubleEndedIterator<Item = &SessionSummary> {
+        self.order
+            .iter()
+            .filter_map(|(_, _, session)| self.sessions.get(session))
+    }
+
+    /// One session's entry.
+    pub fn session(&self, session: SessionId) -> Option<&SessionSummary> {
+        self.sessions.get(&session)
+    }
+
+    /// The configured model servers, in the order they were added.
+    pub fn providers(&self) -> &[Provider] {
+        &self.providers
+    }
+
+    /// The model of the newest turn anywhere: what a new session begins with.
+    pub fn last_model(&self) -> Option<&ModelRef> {
+        self.last_model.as_ref()
+    }
+
+    /// The position after the last applied event.
+    pub fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// This as a page to go on from.
+    pub fn to_page(&self) -> LibraryPage {
+        LibraryPage {
+            sessions: self.sessions.values().cloned().collect(),
+            providers: self.providers.clone(),
+            last_model: self.last_model.clone(),
+            as_of: self.cursor,
+        }
+    }
+
+    fn fold(&mut self, event: &Event, changes: &mut Vec<LibraryChange>) {
+        let at = event.at;
+        match &event.body {
+            EventBody::SessionListed {
+                session,
+                title,
+                origin,
+            } => {
+                if self.sessions.contains_key(session) {
+                    self.edit(*session, changes, |summary| summary.title.clone_from(title));
+                } else {
+                    let summary = SessionSummary {
+                        session: *session,
+                        title: title.clone(),
+                        origin: *origin,
+                        created_at: at,
+                        active_at: at,
+                        state: SessionState::Empty,
+                        place: Place::Shelf,
+                    };
+                    self.order.insert(rank(&summary));
+                    self.sessions.insert(*session, summary);
+                    changes.push(LibraryChange::Sessions(*session));
+                }
+            }
+            EventBody::SessionTitled { session, title } => {
+                self.edit(*session, changes, |summary| summary.title.clone_from(title));
+            }
+            EventBody::SessionTurnStarted {
+                session,
+                turn,
+                model,
+            } => {
+                self.edit(*session, changes, |summary| {
+                    summary.state = SessionState::Running { turn: *turn };
+                    summary.active_at = at;
+                });
+                if self.last_model.as_ref() != Some(model) {
+                    self.last_model = Some(model.clone());
+                    changes.push(LibraryChange::LastModel);
+                }
+            }
+            EventBody::SessionTurnEnded {
+                session,
+                turn,
+                outcome,
+            } => {
+                self.edit(*session, changes, |summary| {
+                    let ends_it = match summary.state {
+                        SessionState::Running { turn: running } => running == *turn,
+                        SessionState::Empty | SessionState::Ended { .. } => true,
+                    };
+                    if ends_it {
+                        summary.state = SessionState::Ended { outcome: *outcome };
+                    }
+                    summary.active_at = at;
+                });
+            }
+            EventBody::SessionBinned { session } => {
+                self.edit(*session, changes, |summary| summary.place = Place::Bin);
+            }
+            EventBody::SessionUnbinned { session } => {
+                self.edit(*session, changes, |summary| summary.place = Place::Shelf);
+            }
+            EventBody::ProviderAdded { provider } | EventBody::ProviderChanged { provider } => {
+                match self.providers.iter_mut().find(|own| own.id == provider.id) {
+                    Some(own) => own.clone_from(provider),
+                    None => self.providers.push(provider.clone()),
+                }
+                changes.push(LibraryChange::Providers);
+            }
+            EventBody::ProviderRemoved { provider } => {
+                self.providers.retain(|own| own.id != *provider);
+                changes.push(LibraryChange::Providers);
+            }
+            // Of a session's stream.
+            EventBody::SessionStarted { .. }
+            | EventBody::SessionRenamed { .. }
+            | EventBody::ModelChosen { .. }
+            | EventBody::UserMessageAdded { .. }
+            | EventBody::TurnStarted { .. }
+            | EventBody::StepStarted { .. }
+            | EventBody::TextAppended { .. }
+            | EventBody::ToolCallRequested { .. }
+            | EventBody::ToolCallStarted { .. }
+            | EventBody::ToolCallFinished { .. }
+            | EventBody::StepEnded { .. }
+            | EventBody::AttemptFailed { .. }
+            | EventBody::TurnEnded { .. }
+            | EventBody::HistoryRewound { .. }
+            // A newer version's; the list has no place for what it cannot read, and the log keeps it.
+            | EventBody::Unsupported { .. } => {}
+        }
+    }
+
+    /// Changes a session's entry and moves it to where it then belongs. One that was never listed has none to change.
+    fn edit(
+        &mut self,
+        session: SessionId,
+        changes: &mut Vec<LibraryChange>,
+        edit: impl FnOnce(&mut SessionSummary),
+    ) {
+        let Some(summary) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        let before = rank(summary);
+        edit(summary);
+        let after = rank(summary);
+        if before != after {
+            self.order.remove(&before);
+            self.order.insert(after);
+        }
+        changes.push(LibraryChange::Sessions(session));
+    }
+}
+
+impl Follow for Library {
+    type Change = LibraryChange;
+
+    fn from_page(page: Page) -> Result<Self, WrongPage> {
+        match page {
+            Page::Library(page) => Ok(Self::from(page)),
+            Page::Session(_) => Err(WrongPage),
+        }
+    }
+
+    fn stream(&self) -> StreamId {
+        StreamId::Library
+    }
+
+    fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    fn apply(&mut self, event: &Event, changes: &mut Vec<LibraryChange>) {
+        match self.cursor.admits(event.seq) {
+            Admission::Next => {}
+            Admission::Seen | Admission::Gap => return,
+        }
+        self.fold(event, changes);
+        self.cursor = self.cursor.advanced_to(event.seq);
+    }
+}
+
+impl From<LibraryPage> for Library {
+    fn from(page: LibraryPage) -> Self {
+        let sessions: BTreeMap<_, _> = page
+            .sessions
+            .into_iter()
+            .map(|summary| (summary.session, summary))
+            .collect();
+        Self {
+            order: sessions.values().map(rank).collect(),
+            sessions,
+            providers: page.providers,
+            last_model: page.last_model,
+            cursor: page.as_of,
+        }
+    }
+}
+
+fn rank(summary: &SessionSummary) -> Rank {
+    (
+        Reverse(summary.active_at),
+        Reverse(summary.created_at),
+        summary.session,
+    )
+}

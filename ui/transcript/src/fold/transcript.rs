@@ -1,0 +1,345 @@
+//! A session's transcript: its turns, and the facts about the session that events change.
+//!
+//! Invariant: turns stand in the order of their ids, each once, and form one run: between the first and the last none of
+//! the conversation is missing. Older ones are put in front, and only when they join on.
+//! Turns and items are found by an index; no event makes the cost of the next depend on how long the chat is.
+
+use std::collections::VecDeque;
+
+use protocol::{
+    Admission, Cursor, Event, EventBody, ItemId, ItemView, LogId, ModelRef, Origin, Page, Seq,
+    SessionId, StreamId, TranscriptPage, TurnId, TurnView,
+};
+
+use super::{Change, Follow, WrongPage, turn::Turn};
+
+/// What the reader reads: the fold of one session's events.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transcript {
+    session: SessionId,
+    title: String,
+    origin: Origin,
+    model: Option<ModelRef>,
+    turns: VecDeque<Turn>,
+    more_before: bool,
+    /// Every turn before this one is still to be loaded, if there is any; `None`: there is nothing above.
+    floor: Option<TurnId>,
+    tip: Option<Seq>,
+    cursor: Cursor,
+    /// Older turns read before this position may lack a rewind that is known here.
+    rewound_by: u64,
+}
+
+/// Older turns that were not taken. Harmless: ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Declined {
+    /// Of another session, or of another database.
+    #[error("the older turns are of another session")]
+    Foreign,
+    /// Read before a rewind that this transcript already has, so it may hold what was rewound.
+    #[error("the older turns were read before a rewind")]
+    BeforeRewind,
+    /// Asked for when the transcript began elsewhere, so turns would be missing in between.
+    #[error("the older turns do not join on")]
+    NotNext,
+}
+
+impl Transcript {
+    /// Before the first event.
+    pub fn empty(session: SessionId, log: LogId) -> Self {
+        Self {
+            session,
+            title: String::new(),
+            origin: Origin::Conversation,
+            model: None,
+            turns: VecDeque::new(),
+            more_before: false,
+            floor: None,
+            tip: None,
+            cursor: Cursor::at_start(log),
+            rewound_by: 0,
+        }
+    }
+
+    /// Which session.
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// Its title.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Where it came from.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// The model its next turn uses.
+    pub fn model(&self) -> Option<&ModelRef> {
+        self.model.as_ref()
+    }
+
+    /// The turns that are loaded, oldest first.
+    pub fn turns(&self) -> impl DoubleEndedIterator<Item = &TurnView> + ExactSizeIterator {
+        self.turns.iter().map(|turn| &turn.view)
+    }
+
+    /// One of them.
+    pub fn turn(&self, turn: TurnId) -> Option<&TurnView> {
+        let position = self.position(turn).ok()?;
+        self.turns.get(position).map(|turn| &turn.view)
+    }
+
+    /// One item of one of them.
+    pub fn item(&self, turn: TurnId, item: ItemId) -> Option<&ItemView> {
+        let position = self.position(turn).ok()?;
+        self.turns.get(position)?.item(item)
+    }
+
+    /// The turn that runs. Derived from events only: a lost connection does not end it.
+    pub fn running(&self) -> Option<TurnId> {
+        let last = self.turns.back()?;
+        match &last.view.outcome {
+            Some(_) => None,
+            None => Some(last.view.turn),
+        }
+    }
+
+    /// The last structural event: what a structural op names as the state it was decided on.
+    pub fn tip(&self) -> Option<Seq> {
+        self.tip
+    }
+
+    /// Whether there may be older turns to load.
+    pub fn more_before(&self) -> bool {
+        self.more_before
+    }
+
+    /// The turn to ask older ones before; `None` when there are none.
+    pub fn older_before(&self) -> Option<TurnId> {
+        if self.more_before { self.floor } else { None }
+    }
+
+    /// The position after the last applied event.
+    pub fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// Puts older turns in front, taking them for the ones before the oldest that is loaded. Says how many were added.
+    /// Whoever may ask twice, or see the transcript swapped in between, uses [`Self::prepend_before`].
+    ///
+    /// # Errors
+    /// When the page does not belong here; nothing has changed then.
+    pub fn prepend(&mut self, page: TranscriptPage) -> Result<usize, Declined> {
+        if page.session != self.session || page.as_of.log() != self.cursor.log() {
+            return Err(Declined::Foreign);
+        }
+        if page.as_of.count() < self.rewound_by {
+            return Err(Declined::BeforeRewind);
+        }
+        let turns = in_order(page.turns);
+        self.more_before = page.more_before;
+        let mut added = 0;
+        for view in turns.into_iter().rev() {
+            let joins = match self.turns.front() {
+                Some(first) => view.turn < first.view.turn,
+                None => self.floor.is_none_or(|floor| view.turn < floor),
+            };
+            if joins {
+                self.floor = Some(view.turn);
+                self.turns.push_front(Turn::from_view(view));
+                added += 1;
+            }
+        }
+        Ok(added)
+    }
+
+    /// The same, for the answer to "older than `before`": declined when the transcript no longer begins there.
+    ///
+    /// # Errors
+    /// When the page does not belong here; nothing has changed then.
+    pub fn prepend_before(
+        &mut self,
+        before: TurnId,
+        page: TranscriptPage,
+    ) -> Result<usize, Declined> {
+        if self.older_before() != Some(before) {
+            return Err(Declined::NotNext);
+        }
+        self.prepend(page)
+    }
+
+    /// This as a page to go on from.
+    pub fn to_page(&self) -> TranscriptPage {
+        TranscriptPage {
+            session: self.session,
+            title: self.title.clone(),
+            origin: self.origin,
+            model: self.model.clone(),
+            turns: self.turns().cloned().collect(),
+            more_before: self.more_before,
+            tip: self.tip,
+            as_of: self.cursor,
+        }
+    }
+
+    fn fold(&mut self, event: &Event, changes: &mut Vec<Change>) {
+        match &event.body {
+            EventBody::SessionStarted { origin, .. } => {
+                self.origin = *origin;
+                changes.push(Change::SessionChanged);
+            }
+            EventBody::SessionRenamed { title, .. } => {
+                self.title.clone_from(title);
+                changes.push(Change::SessionChanged);
+            }
+            EventBody::ModelChosen { model } => {
+                self.model = Some(model.clone());
+                changes.push(Change::SessionChanged);
+            }
+            EventBody::HistoryRewound { from, .. } => self.rewind(*from, event.seq, changes),
+            EventBody::UserMessageAdded { .. } => self.fold_into_turn(event, changes),
+            EventBody::TurnStarted { model, .. } => {
+                // A session whose model was never chosen goes on with the one it began with.
+                if self.model.is_none() {
+                    self.model = Some(model.clone());
+                    changes.push(Change::SessionChanged);
+                }
+                self.fold_into_turn(event, changes);
+            }
+            EventBody::StepStarted { .. }
+            | EventBody::TextAppended { .. }
+            | EventBody::ToolCallRequested { .. }
+            | EventBody::ToolCallStarted { .. }
+            | EventBody::ToolCallFinished { .. }
+            | EventBody::StepEnded { .. }
+            | EventBody::AttemptFailed { .. }
+            | EventBody::TurnEnded { .. }
+            | EventBody::Unsupported { .. } => self.fold_into_turn(event, changes),
+            // Of the library's stream; they say nothing here.
+            EventBody::SessionListed { .. }
+            | EventBody::SessionTitled { .. }
+            | EventBody::SessionTurnStarted { .. }
+            | EventBody::SessionTurnEnded { .. }
+            | EventBody::SessionBinned { .. }
+            | EventBody::SessionUnbinned { .. }
+            | EventBody::ProviderAdded { .. }
+            | EventBody::ProviderChanged { .. }
+            | EventBody::ProviderRemoved { .. } => {}
+        }
+    }
+
+    /// RULING: an event of a turn that names no turn, or one that is not loaded, is not drawn: there is no turn view to
+    /// hold it, and views must equal folds. The log's own checks refuse to write such an event. A kind from a newer
+    /// version that belongs to the session as a whole would reopen this.
+    fn fold_into_turn(&mut self, event: &Event, changes: &mut Vec<Change>) {
+        let Some(id) = event.turn else { return };
+        let position = match self.position(id) {
+            Ok(position) => position,
+            Err(position) if Turn::begins_with(&event.body) => {
+                if position == 0 && !self.more_before {
+                    self.floor = Some(id);
+                }
+                self.turns.insert(position, Turn::begin(id, event.at));
+                changes.push(Change::TurnAdded(id));
+                position
+            }
+            Err(_) => return,
+        };
+        if let Some(turn) = self.turns.get_mut(position) {
+            turn.apply(event, changes);
+        }
+    }
+
+    fn rewind(&mut self, from: TurnId, seq: Seq, changes: &mut Vec<Change>) {
+        while self.turns.back().is_some_and(|last| last.view.turn >= from) {
+            self.turns.pop_back();
+        }
+        self.floor = self.floor.map(|floor| floor.min(from));
+        if from <= TurnId::FIRST {
+            self.more_before = false;
+        }
+        self.rewound_by = seq.get();
+        changes.push(Change::Rewound);
+    }
+
+    /// Where a turn is, or would be. Events nearly always go to the last one.
+    fn position(&self, turn: TurnId) -> Result<usize, usize> {
+        match self.turns.back() {
+            None => Err(0),
+            Some(last) if last.view.turn == turn => Ok(self.turns.len() - 1),
+            Some(last) if last.view.turn < turn => Err(self.turns.len()),
+            Some(_) => self
+                .turns
+                .binary_search_by_key(&turn, |turn| turn.view.turn),
+        }
+    }
+}
+
+impl Follow for Transcript {
+    type Change = Change;
+
+    fn from_page(page: Page) -> Result<Self, WrongPage> {
+        match page {
+            Page::Session(page) => Ok(Self::from(page)),
+            Page::Library(_) => Err(WrongPage),
+        }
+    }
+
+    fn stream(&self) -> StreamId {
+        StreamId::Session(self.session)
+    }
+
+    fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    fn apply(&mut self, event: &Event, changes: &mut Vec<Change>) {
+        match self.cursor.admits(event.seq) {
+            Admission::Next => {}
+            Admission::Seen | Admission::Gap => return,
+        }
+        self.fold(event, changes);
+        if event.body.is_structural() {
+            self.tip = Some(event.seq);
+        }
+        self.cursor = self.cursor.advanced_to(event.seq);
+    }
+}
+
+impl From<TranscriptPage> for Transcript {
+    fn from(page: TranscriptPage) -> Self {
+        let turns: VecDeque<Turn> = in_order(page.turns)
+            .into_iter()
+            .map(Turn::from_view)
+            .collect();
+        Self {
+            session: page.session,
+            title: page.title,
+            origin: page.origin,
+            model: page.model,
+            // Nothing is loaded, so everything there is comes before any turn.
+            floor: match turns.front() {
+                Some(first) => Some(first.view.turn),
+                None if page.more_before => Some(TurnId::new(u64::MAX)),
+                None => None,
+            },
+            turns,
+            more_before: page.more_before,
+            tip: page.tip,
+            cursor: page.as_of,
+            rewound_by: page.as_of.count(),
+        }
+    }
+}
+
+/// A page's turns as they have to stand. They come in order; this is for one that does not.
+fn in_order(mut turns: Vec<TurnView>) -> Vec<TurnView> {
+    if !turns.is_sorted_by(|one, next| one.turn < next.turn) {
+        turns.sort_by_key(|view| view.turn);
+        turns.dedup_by_key(|view| view.turn);
+    }
+    turns
+}
