@@ -1,0 +1,229 @@
+//! The test clock: time moves only when the test moves it.
+//!
+//! Invariant: no auto-advance. A runtime's paused clock jumps whenever the runtime is idle, though bytes or the writer
+//! thread are still on their way; this one stands until told. Wall and monotonic time move together or apart.
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use engine::clock::{Clock, Sleep};
+use protocol::Timestamp;
+
+use crate::watched::Watched;
+
+/// Where every test's wall clock begins: 2026-03-01 09:00:00 UTC.
+const WALL_AT_START_MS: i64 = 1_772_355_600_000;
+
+#[derive(Debug)]
+struct Time {
+    wall_ms: i64,
+    monotonic: Duration,
+    next_timer: u64,
+    timers: BTreeMap<u64, Timer>,
+}
+
+#[derive(Debug)]
+struct Timer {
+    at: Duration,
+    waker: Option<Waker>,
+}
+
+/// A clock moved by hand. Clones are the same clock.
+#[derive(Clone, Debug)]
+pub struct TestClock {
+    time: Arc<Watched<Time>>,
+}
+
+impl Default for TestClock {
+    fn default() -> Self {
+        Self {
+            time: Arc::new(Watched::new(Time {
+                wall_ms: WALL_AT_START_MS,
+                monotonic: Duration::ZERO,
+                next_timer: 0,
+                timers: BTreeMap::new(),
+            })),
+        }
+    }
+}
+
+impl TestClock {
+    /// Time passes: both clocks move, and every timer that has become due fires.
+    pub fn advance(&self, by: Duration) {
+        self.move_by(by, by);
+    }
+
+    /// Sets the wall clock forward; for the engine no time passes (a suspend on systems whose monotonic clock sleeps).
+    pub fn advance_wall(&self, by: Duration) {
+        self.move_by(by, Duration::ZERO);
+    }
+
+    /// Time passes, but the wall clock does not show it.
+    pub fn advance_monotonic(&self, by: Duration) {
+        self.move_by(Duration::ZERO, by);
+    }
+
+    fn move_by(&self, wall: Duration, monotonic: Duration) {
+        let due = self.time.change(|time| {
+            time.wall_ms +=
+                i64::try_from(wall.as_millis()).expect("tests move by days, not by ages");
+            time.monotonic += monotonic;
+            let now = time.monotonic;
+            time.timers
+                .values_mut()
+                .filter(|timer| timer.at <= now)
+                .filter_map(|timer| timer.waker.take())
+                .collect::<Vec<_>>()
+        });
+        due.into_iter().for_each(Waker::wake);
+    }
+
+    /// How long each armed timer still has to run, shortest first; those that are due no longer count.
+    pub fn armed(&self) -> Vec<Duration> {
+        self.time.read(Time::remaining)
+    }
+
+    /// Waits until a timer is armed that still has exactly `remaining` to run.
+    pub async fn until_armed(&self, remaining: Duration) {
+        self.time
+            .until(&format!("a timer over {remaining:?}"), |time| {
+                time.remaining().contains(&remaining).then_some(())
+            })
+            .await;
+    }
+
+    /// Waits until a timer is armed that fires within `limit`, and lets that much time pass.
+    pub async fn fire_next_within(&self, limit: Duration) {
+        let wait = self
+            .time
+            .until(&format!("a timer that fires within {limit:?}"), |time| {
+                time.remaining()
+                    .first()
+                    .copied()
+                    .filter(|wait| *wait <= limit)
+            })
+            .await;
+        self.advance(wait);
+    }
+
+    /// Waits until no timer is armed.
+    pub async fn until_no_timer(&self) {
+        self.time
+            .until("the last timer to be disarmed", |time| {
+                time.timers.is_empty().then_some(())
+            })
+            .await;
+    }
+}
+
+impl Time {
+    fn remaining(&self) -> Vec<Duration> {
+        let mut remaining: Vec<_> = self
+            .timers
+            .values()
+            .filter(|timer| timer.at > self.monotonic)
+            .map(|timer| timer.at - self.monotonic)
+            .collect();
+        remaining.sort_unstable();
+        remaining
+    }
+}
+
+impl Clock for TestClock {
+    fn wall(&self) -> Timestamp {
+        self.time.read(|time| Timestamp::from_millis(time.wall_ms))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.time.read(|time| time.monotonic)
+    }
+
+    fn sleep_until(&self, at: Duration) -> Sleep {
+        let id = self.time.change(|time| {
+            let id = time.next_timer;
+            time.next_timer += 1;
+            time.timers.insert(id, Timer { at, waker: None });
+            id
+        });
+        Box::pin(Armed {
+            clock: self.clone(),
+            id,
+            at,
+        })
+    }
+}
+
+/// One armed timer; dropping it disarms it.
+struct Armed {
+    clock: TestClock,
+    id: u64,
+    at: Duration,
+}
+
+impl Future for Armed {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // Time and waker under one lock: no move of the clock can fall between the look and the registration.
+        // Nobody waits for a waker, so nobody is told of one.
+        self.clock.time.change_quietly(|time| {
+            if time.monotonic >= self.at {
+                return Poll::Ready(());
+            }
+            if let Some(timer) = time.timers.get_mut(&self.id) {
+                timer.waker = Some(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        self.clock.time.change(|time| {
+            time.timers.remove(&self.id);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn time_stands_until_the_test_moves_it() {
+        let clock = TestClock::default();
+        let mut sleep = clock.sleep(Duration::from_secs(5));
+        assert_eq!(clock.armed(), [Duration::from_secs(5)]);
+
+        clock.advance_wall(Duration::from_secs(3600));
+        clock.advance(Duration::from_secs(4));
+        assert!(
+            futures_now(&mut sleep).is_pending(),
+            "only four of five seconds have passed"
+        );
+        assert_eq!(clock.armed(), [Duration::from_secs(1)]);
+
+        clock.advance(Duration::from_secs(1));
+        sleep.await;
+        clock.until_no_timer().await;
+        assert_eq!(clock.wall().millis() - WALL_AT_START_MS, 3_605_000);
+    }
+
+    #[tokio::test]
+    async fn a_dropped_timer_is_disarmed() {
+        let clock = TestClock::default();
+        drop(clock.sleep(Duration::from_secs(5)));
+        assert_eq!(clock.armed(), []);
+    }
+
+    fn futures_now(sleep: &mut Sleep) -> Poll<()> {
+        sleep.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    }
+}
