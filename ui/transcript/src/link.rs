@@ -731,3 +731,6 @@ impl<C> Heard<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

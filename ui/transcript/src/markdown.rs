@@ -37,6 +37,9 @@ pub struct Document {
     read: usize,
     /// The last piece ended in a carriage return; a line feed that follows belongs to it.
     after_return: bool,
+    /// How much source was read in all, for the tests of cost.
+    #[cfg(test)]
+    read_in_all: usize,
 }
 
 /// The block that may still grow.
@@ -274,6 +277,10 @@ impl Document {
             };
             let prefix_len = prefix.len();
             let mut source = prefix + &self.tail;
+            #[cfg(test)]
+            {
+                self.read_in_all += source.len();
+            }
             let Parsed { blocks, tops } = parse::blocks(&mut source);
             self.place(blocks);
             let again = self.settle(&source, prefix_len, &tops);
