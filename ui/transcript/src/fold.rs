@@ -56,3 +56,6 @@ pub enum Change {
     /// Title, origin or model.
     SessionChanged,
 }
+
+#[cfg(test)]
+mod tests;
