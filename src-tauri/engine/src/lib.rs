@@ -1,4 +1,29 @@
 //! Holdfast's engine: sessions, turns, the gateway to model servers, and the log. No Tauri, no UI.
+//!
+//! Read in this order: `log` (what is kept), `session` (who writes), `turn` (how an answer comes about), `gateway`
+//! (who is asked), `attach` and `engine` (how windows and terminals follow).
 
 pub mod clock;
+
+mod lock;
+mod log;
+
+mod session;
+mod turn;
+
+mod context;
 pub mod gateway;
+mod sample;
+mod tools;
+
+mod attach;
+mod engine;
+mod reader;
+mod shelf;
+mod status;
+
+mod mint;
+
+pub use engine::{Config, Counters, Engine, canonical_data_dir};
+pub use log::{CommitError, LogCounters, OpenError, ReadError};
+pub use reader::Reader;

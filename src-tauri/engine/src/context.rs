@@ -1,0 +1,159 @@
+//! What the model is told: a pure function of the conversation's turns, the same for the same turns, growing at its end.
+//!
+//! Invariant: a turn that failed, was stopped or was interrupted is told once, as what it is, and never as a finished
+//! answer. Every call has exactly one result, in the order of the calls.
+//! Reasoning is not sent back: servers differ in what they accept, and none needs it.
+
+use protocol::{Effect, ItemBody, Part, StopReason, ToolOutcome, ToolState, TurnOutcome, TurnView};
+
+use crate::gateway::{CallMade, Message};
+
+/// The messages of these turns, oldest first.
+pub(crate) fn messages(turns: &[TurnView]) -> Vec<Message> {
+    let mut out = Vec::new();
+    for turn in turns {
+        tell(turn, &mut out);
+    }
+    out
+}
+
+/// One answer of a turn: words, then calls, then their results.
+#[derive(Default)]
+struct Answer {
+    text: String,
+    step: u32,
+    calls: Vec<CallMade>,
+    results: Vec<Message>,
+}
+
+impl Answer {
+    fn finish(&mut self, out: &mut Vec<Message>) {
+        let Self {
+            text,
+            calls,
+            results,
+            ..
+        } = std::mem::take(self);
+        if !text.is_empty() || !calls.is_empty() {
+            out.push(Message::Assistant { text, calls });
+            out.extend(results);
+        }
+    }
+}
+
+fn tell(turn: &TurnView, out: &mut Vec<Message>) {
+    let mut answer = Answer::default();
+    for item in &turn.items {
+        match &item.body {
+            ItemBody::UserMessage { text, .. } => {
+                answer.finish(out);
+                out.push(Message::User { text: text.clone() });
+            }
+            ItemBody::Text {
+                part: Part::Answer,
+                text,
+                ..
+            } => {
+                if !answer.calls.is_empty() {
+                    answer.finish(out);
+                }
+                answer.text.push_str(text);
+            }
+            ItemBody::ToolCall {
+                name,
+                arguments,
+                step,
+                state,
+                ..
+            } => {
+                if !answer.calls.is_empty() && answer.step != *step {
+                    answer.finish(out);
+                }
+                answer.step = *step;
+                // Ours, not the provider's: those may be missing, or repeat between steps.
+                let call_id = format!("call_{}", item.item);
+                answer.calls.push(CallMade {
+                    call_id: call_id.clone(),
+                    name: name.clone(),
+                    arguments: object_or_empty(arguments),
+                });
+                answer.results.push(Message::ToolResult {
+                    call_id,
+                    name: name.clone(),
+                    text: result_text(state),
+                });
+            }
+            ItemBody::Text {
+                part: Part::Reasoning,
+                ..
+            }
+            | ItemBody::Unsupported { .. } => {}
+        }
+    }
+    if let Some(note) = turn.outcome.as_ref().and_then(note) {
+        if !answer.calls.is_empty() {
+            answer.finish(out);
+        }
+        if !answer.text.is_empty() {
+            answer.text.push_str("\n\n");
+        }
+        answer.text.push_str(&note);
+    }
+    answer.finish(out);
+}
+
+/// Arguments that no server would take back are not sent back; the result says what was wrong with them.
+fn object_or_empty(arguments: &str) -> String {
+    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
+        Ok(_) => arguments.to_owned(),
+        Err(_) => "{}".to_owned(),
+    }
+}
+
+fn result_text(state: &ToolState) -> String {
+    match state {
+        ToolState::Finished {
+            outcome, effect, ..
+        } => match (outcome, effect) {
+            (ToolOutcome::Succeeded { output }, _) if output.is_empty() => {
+                "The tool ran and said nothing.".to_owned()
+            }
+            (ToolOutcome::Succeeded { output }, _) => output.clone(),
+            (ToolOutcome::Failed { message }, _) => format!("Error: {message}"),
+            (ToolOutcome::Denied, _) => {
+                "The user did not allow this call; it was not run.".to_owned()
+            }
+            (ToolOutcome::NotRun { why }, _) => format!("Not run: {why}."),
+            (ToolOutcome::Abandoned, Effect::None) => {
+                "The turn ended before this call was run.".to_owned()
+            }
+            (ToolOutcome::Abandoned, Effect::Committed | Effect::Unknown) => {
+                "The turn ended while this call ran; whether it took effect is not known."
+                    .to_owned()
+            }
+        },
+        ToolState::Requested | ToolState::Running { .. } => {
+            "This call has no result yet.".to_owned()
+        }
+    }
+}
+
+/// What the model is told of a turn that did not end by itself.
+fn note(outcome: &TurnOutcome) -> Option<String> {
+    match outcome {
+        TurnOutcome::Completed { stop } => match stop {
+            StopReason::EndOfTurn | StopReason::Unknown => None,
+            StopReason::Length => Some("[This answer was cut at the token limit.]".to_owned()),
+            StopReason::Filter => Some("[This answer was cut by a content filter.]".to_owned()),
+            StopReason::StepLimit => Some("[This answer reached the limit of steps.]".to_owned()),
+        },
+        TurnOutcome::Failed { failure } => Some(format!(
+            "[This answer failed before it was complete: {:?}.]",
+            failure.code
+        )),
+        TurnOutcome::Cancelled { .. } => Some("[The user stopped this answer here.]".to_owned()),
+        TurnOutcome::Interrupted { .. } => {
+            Some("[This answer was interrupted here and is not complete.]".to_owned())
+        }
+    }
+}

@@ -1,0 +1,870 @@
+//! The engine: what windows and terminals ask, and who answers.
+//!
+//! Invariant: nothing in here depends on a window that lives. An op is answered after its commit; a turn belongs to its
+//! session. Kept by: every task is tracked, and shutdown is ordered: refuse ops, cancel turns, commit their ends,
+//! answer parked polls, close the log.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use protocol::{
+    AttachMode, Attached, Batch, Boot, Cursor, Dialect, Epoch, ErrorCode, ErrorReport, EventBody,
+    Failure, FailureCode, InterruptedWhy, LibraryPage, LogId, Op, OpId, PROTOCOL, Page, PageId,
+    Phase, PollRequest, ProbeReport, Provider, ProviderId, Receipt, ResetReason, SessionId, Status,
+    StreamId, TranscriptPage, TurnId, Welcome,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    attach::{self, Attachments, BATCH_BYTES_MAX, POLL_WAIT_MS_MAX},
+    clock::{Clock, SystemClock},
+    gateway::{Gateway, Keys, Limits, NoKeys},
+    lock::FolderLock,
+    log::{
+        Append, Commit, Derived, Durability, EventLog, LogCounters, OpDigest, OpStamp, OpenError,
+        PageLimit, ReadError,
+    },
+    mint::Mint,
+    session::{SESSION_QUEUE, Session, SessionInput, commit_report, read_report},
+    shelf::Shelf,
+    status::StatusBoard,
+    turn::{Cancel, Cause},
+};
+
+/// How long shutdown waits for turns to record their ends, and then for tasks to finish.
+const SHUTDOWN_MAX: Duration = Duration::from_millis(2_500);
+
+/// What an engine is made of.
+pub struct Config {
+    /// The folder of everything that is kept. Created if it does not exist.
+    pub data_dir: PathBuf,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Where the keys of providers are.
+    pub keys: Arc<dyn Keys>,
+    /// How long to wait for what.
+    pub limits: Limits,
+    /// The ceiling of a turn's active time.
+    pub ceiling: Duration,
+}
+
+impl Config {
+    /// The product's own settings.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            clock: Arc::new(SystemClock::new()),
+            keys: Arc::new(NoKeys),
+            limits: Limits::default(),
+            ceiling: Duration::from_secs(60 * 60),
+        }
+    }
+}
+
+/// What the engine counted since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Turns that ended without an outcome of their own: 0, or there is a bug.
+    pub backstops: u64,
+    /// What the log did.
+    pub log: LogCounters,
+    /// Attachments that exist now.
+    pub attachments_now: usize,
+    /// Polls parked now.
+    pub parked_now: u64,
+    /// Calls of `attach` that arrived.
+    pub attach_arrived: u64,
+    /// Of these, answered well.
+    pub attach_ok: u64,
+    /// Events given to clients.
+    pub events_served: u64,
+}
+
+/// An open engine. Cheap to clone; all clones are the same engine.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    attachments: Attachments,
+    sessions: Mutex<HashMap<SessionId, mpsc::Sender<SessionInput>>>,
+    /// Held until the log is closed.
+    lock: Mutex<Option<FolderLock>>,
+    attach_arrived: AtomicU64,
+    attach_ok: AtomicU64,
+    events_served: AtomicU64,
+    parked: AtomicU64,
+}
+
+/// What sessions and turns share with the engine.
+pub(crate) struct Shared {
+    pub(crate) log: EventLog,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) gateway: Gateway,
+    pub(crate) limits: Limits,
+    pub(crate) ceiling: Duration,
+    pub(crate) tracker: TaskTracker,
+    pub(crate) statuses: Arc<StatusBoard>,
+    pub(crate) shelf: Shelf,
+    pub(crate) mint: Mint,
+    pub(crate) backstops: AtomicU64,
+    running: watch::Sender<HashMap<SessionId, (TurnId, Cancel)>>,
+    closing: watch::Sender<Closing>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Closing {
+    No,
+    /// Ops are refused.
+    Asked,
+    /// Polls are answered: every terminal is committed.
+    Ended,
+}
+
+impl Shared {
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.closing.borrow() != Closing::No
+    }
+
+    pub(crate) fn turn_runs(&self, session: SessionId, turn: TurnId, cancel: Cancel) {
+        self.running.send_modify(|running| {
+            running.insert(session, (turn, cancel));
+        });
+    }
+
+    pub(crate) fn turn_is_over(&self, session: SessionId) {
+        self.running.send_modify(|running| {
+            running.remove(&session);
+        });
+    }
+
+    /// Cancels the session's running turn, or only the one named. Says whether there was one.
+    pub(crate) fn cancel(&self, session: SessionId, turn: Option<TurnId>, cause: Cause) -> bool {
+        let running = self.running.borrow();
+        match running.get(&session) {
+            Some((running, cancel)) if turn.is_none_or(|turn| turn == *running) => {
+                cancel.cancel(cause);
+                self.statuses.set(session, Some(*running), Phase::Stopping);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+}
+
+impl Engine {
+    /// Opens the data folder: takes its lock, creates or migrates the database, and closes turns that a crash left open.
+    /// Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing was altered unless it says so.
+    pub async fn open(config: Config) -> Result<Self, OpenError> {
+        let Config {
+            data_dir,
+            clock,
+            keys,
+            limits,
+            ceiling,
+        } = config;
+        let mint = Mint::new();
+        let boot = Boot::from_bits(mint.bits());
+        let gateway = Gateway::new(Arc::clone(&clock), keys)
+            .map_err(|e| OpenError::Gateway(e.to_string()))?;
+        let log_clock = Arc::clone(&clock);
+        let opened = tokio::task::spawn_blocking(move || {
+            let lock = FolderLock::take(&data_dir)?;
+            let log = EventLog::open(&data_dir, log_clock, boot)?;
+            Ok::<_, OpenError>((lock, log))
+        });
+        let (lock, log) = opened
+            .await
+            .map_err(|e| OpenError::Thread(std::io::Error::other(e.to_string())))??;
+        tracing::info!(%boot, log = %log.id(), "engine open");
+        let shared = Arc::new(Shared {
+            shelf: Shelf::new(log.clone()),
+            statuses: Arc::new(StatusBoard::new(Arc::clone(&clock))),
+            log,
+            clock,
+            gateway,
+            limits,
+            ceiling,
+            tracker: TaskTracker::new(),
+            backstops: AtomicU64::new(0),
+            running: watch::channel(HashMap::new()).0,
+            closing: watch::channel(Closing::No).0,
+            mint,
+        });
+        let attachments = Attachments::new(shared.mint.epoch_base());
+        Ok(Self(Arc::new(Inner {
+            shared,
+            attachments,
+            sessions: Mutex::new(HashMap::new()),
+            lock: Mutex::new(Some(lock)),
+            attach_arrived: AtomicU64::new(0),
+            attach_ok: AtomicU64::new(0),
+            events_served: AtomicU64::new(0),
+            parked: AtomicU64::new(0),
+        })))
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.0.shared
+    }
+
+    /// This run of the engine.
+    pub fn boot(&self) -> Boot {
+        self.shared().log.boot()
+    }
+
+    /// The database that is open.
+    pub fn log_id(&self) -> LogId {
+        self.shared().log.id()
+    }
+
+    /// A fresh op id.
+    pub fn mint_op(&self) -> OpId {
+        OpId::from_bits(self.shared().mint.bits())
+    }
+
+    /// A fresh session id.
+    pub fn mint_session(&self) -> SessionId {
+        SessionId::from_bits(self.shared().mint.bits())
+    }
+
+    /// A fresh provider id.
+    pub fn mint_provider(&self) -> ProviderId {
+        ProviderId::from_bits(self.shared().mint.bits())
+    }
+
+    /// A fresh page id, for a terminal that follows a stream like a page does.
+    pub fn mint_page(&self) -> PageId {
+        PageId::from_bits(self.shared().mint.bits())
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            backstops: self.shared().backstops.load(Ordering::Relaxed),
+            log: self.shared().log.counters(),
+            attachments_now: self.0.attachments.count(),
+            parked_now: self.0.parked.load(Ordering::Relaxed),
+            attach_arrived: self.0.attach_arrived.load(Ordering::Relaxed),
+            attach_ok: self.0.attach_ok.load(Ordering::Relaxed),
+            events_served: self.0.events_served.load(Ordering::Relaxed),
+        }
+    }
+
+    // Attach and poll.
+
+    /// A page says that it is there; from now on it is the newest of its window.
+    ///
+    /// # Errors
+    /// `ProtocolMismatch`: page and engine are of different versions. `Superseded`: a newer page of this window exists.
+    pub fn hello(&self, window: &str, page: PageId, protocol: u32) -> Result<Welcome, ErrorReport> {
+        if protocol != PROTOCOL {
+            return Err(ErrorReport::new(
+                ErrorCode::ProtocolMismatch,
+                "This window belongs to another version of Holdfast.",
+            )
+            .with_remedy("close Holdfast and start it again"));
+        }
+        if self.shared().is_closing() {
+            return Err(shutting_down());
+        }
+        self.0.attachments.hello(window, page)?;
+        Ok(Welcome {
+            boot: self.boot(),
+            log: self.log_id(),
+            protocol: PROTOCOL,
+        })
+    }
+
+    /// Begins to follow a stream.
+    ///
+    /// # Errors
+    /// `Superseded`, `NotFound`, `StorageFailed`, `ShuttingDown`.
+    ///
+    /// Cancel safe: an attachment exists only once it is answered; an unanswered one is reaped.
+    #[tracing::instrument(skip_all, fields(%page, %stream), err(level = "debug"))]
+    pub async fn attach(
+        &self,
+        page: PageId,
+        stream: StreamId,
+        cursor: Option<Cursor>,
+    ) -> Result<Attached, ErrorReport> {
+        self.0.attach_arrived.fetch_add(1, Ordering::Relaxed);
+        self.0.attachments.admits(page)?;
+        if *self.shared().closing.borrow() == Closing::Ended {
+            return Err(shutting_down());
+        }
+        let log = &self.shared().log;
+        let count = log
+            .reads()
+            .count(stream)
+            .await
+            .map_err(|e| read_report(&e))?;
+        let mode = match cursor {
+            None => AttachMode::Fresh,
+            Some(cursor) if cursor.log() != log.id() => AttachMode::Reset(ResetReason::ForeignLog),
+            Some(cursor) if cursor.count() > count => AttachMode::Reset(ResetReason::AheadOfHead),
+            Some(_) => AttachMode::Resume,
+        };
+        let page_sent = match (mode, stream) {
+            (AttachMode::Resume, _) => None,
+            (AttachMode::Fresh | AttachMode::Reset(_), StreamId::Library) => {
+                Some(Page::Library(self.library().await?))
+            }
+            (AttachMode::Fresh | AttachMode::Reset(_), StreamId::Session(session)) => Some(
+                Page::Session(self.page(session, None, PageLimit::WINDOW).await?),
+            ),
+        };
+        let head = match &page_sent {
+            None => log.cursor(count),
+            Some(Page::Library(page)) => page.as_of,
+            Some(Page::Session(page)) => page.as_of,
+        };
+        let epoch = self
+            .0
+            .attachments
+            .attach(page, stream, self.shared().clock.monotonic())?;
+        self.0.attach_ok.fetch_add(1, Ordering::Relaxed);
+        let status = self.status(stream);
+        Ok(Attached {
+            epoch,
+            stream,
+            mode,
+            head,
+            page: page_sent,
+            status,
+        })
+    }
+
+    fn status(&self, stream: StreamId) -> Option<Status> {
+        match stream {
+            StreamId::Library => None,
+            StreamId::Session(session) => {
+                Some(self.shared().statuses.watch(session).borrow().clone())
+            }
+        }
+    }
+
+    /// Answers with the events after the request's cursor, oldest first; parks until there is one, or until the turn's
+    /// status is newer than the one seen, or until the wait is over.
+    ///
+    /// # Errors
+    /// `UnknownEpoch` after a detach, a newer page, or from another boot: attach again. `ShuttingDown`. `StorageFailed`.
+    ///
+    /// Cancel safe: a dropped poll changes nothing; the next one with the same cursor finds the same events.
+    pub async fn poll(&self, request: PollRequest) -> Result<Batch, ErrorReport> {
+        let shared = self.shared();
+        let attachment = self
+            .0
+            .attachments
+            .followed(request.epoch, shared.clock.monotonic())?;
+        let stream = attachment.stream;
+        // First a waiter …
+        let mut changes = shared
+            .log
+            .watch(stream)
+            .await
+            .map_err(|e| read_report(&e))?;
+        let mut status = match stream {
+            StreamId::Library => None,
+            StreamId::Session(session) => Some(shared.statuses.watch(session)),
+        };
+        let mut closing = shared.closing.subscribe();
+        let mut ended = attachment.ended;
+        let wait = Duration::from_millis(request.wait_ms.min(POLL_WAIT_MS_MAX).into());
+        let mut until = shared.clock.sleep(wait);
+        let max_bytes = request.max_bytes.min(BATCH_BYTES_MAX) as usize;
+        let after = request.after.count();
+        loop {
+            // … then look. What changes from here on is seen by the waiting below.
+            let head = *changes.borrow_and_update();
+            let news = status
+                .as_mut()
+                .map(|status| status.borrow_and_update().clone());
+            let is_news = news
+                .as_ref()
+                .is_some_and(|s| s.revision > request.seen_status);
+            if *closing.borrow_and_update() == Closing::Ended && head <= after {
+                return Err(shutting_down());
+            }
+            if head > after || is_news {
+                return self
+                    .batch(request.epoch, stream, after, max_bytes, head, news)
+                    .await;
+            }
+            let parked = Parked::new(&self.0.parked);
+            let timed_out = tokio::select! {
+                biased;
+                gone = ended.changed() => {
+                    if gone.is_err() {
+                        return Err(attach::unknown_epoch());
+                    }
+                    false
+                }
+                changed = changes.changed() => changed.is_err(),
+                () = status_changed(status.as_mut()) => false,
+                changed = closing.changed() => changed.is_err(),
+                () = &mut until => true,
+            };
+            drop(parked);
+            if timed_out {
+                let news = status.as_ref().map(|status| status.borrow().clone());
+                let head = *changes.borrow();
+                return self
+                    .batch(request.epoch, stream, after, max_bytes, head, news)
+                    .await;
+            }
+        }
+    }
+
+    async fn batch(
+        &self,
+        epoch: Epoch,
+        stream: StreamId,
+        after: u64,
+        max_bytes: usize,
+        head: u64,
+        status: Option<Status>,
+    ) -> Result<Batch, ErrorReport> {
+        let log = &self.shared().log;
+        let events = if head > after {
+            log.reads()
+                .read(move |log| log.events_after(stream, after, max_bytes))
+                .await
+                .map_err(|e| read_report(&e))?
+        } else {
+            Vec::new()
+        };
+        let read_to = events.last().map_or(after, |event| event.seq.get());
+        self.0
+            .events_served
+            .fetch_add(events.len() as u64, Ordering::Relaxed);
+        Ok(Batch {
+            epoch,
+            events,
+            head: log.cursor(head.max(read_to)),
+            status,
+        })
+    }
+
+    /// Ends an attachment. One that does not exist has ended already.
+    pub fn detach(&self, epoch: Epoch) {
+        self.0.attachments.detach(epoch);
+    }
+
+    /// Ends everything a closed window was attached to. Turns go on.
+    pub fn window_gone(&self, window: &str) {
+        self.0.attachments.window_gone(window);
+    }
+
+    /// Turns before `before`, for a transcript that has read up to `_as_of`; the page says its own position.
+    ///
+    /// # Errors
+    /// `NotFound`, `StorageFailed`.
+    pub async fn load_older(
+        &self,
+        session: SessionId,
+        before: TurnId,
+        _as_of: Cursor,
+    ) -> Result<TranscriptPage, ErrorReport> {
+        self.page(session, Some(before), PageLimit::WINDOW).await
+    }
+
+    async fn page(
+        &self,
+        session: SessionId,
+        before: Option<TurnId>,
+        limit: PageLimit,
+    ) -> Result<TranscriptPage, ErrorReport> {
+        let log = &self.shared().log;
+        let id = log.id();
+        log.reads()
+            .read(move |log| transcript_page(log, id, session, before, limit))
+            .await
+            .map_err(|e| read_report(&e))
+    }
+
+    /// What sessions and providers exist.
+    ///
+    /// # Errors
+    /// `StorageFailed`.
+    pub async fn library(&self) -> Result<LibraryPage, ErrorReport> {
+        self.shared()
+            .shelf
+            .page()
+            .await
+            .map_err(|e| read_report(&e))
+    }
+
+    // Ops.
+
+    /// Applies an op exactly once per id, and answers after its commit.
+    ///
+    /// # Errors
+    /// Nothing has happened; the code says what to do differently.
+    ///
+    /// An accepted op goes on when the caller is gone.
+    #[tracing::instrument(skip_all, fields(%op_id), err(level = "debug"))]
+    pub async fn submit(&self, op_id: OpId, op: Op) -> Result<Receipt, ErrorReport> {
+        if self.shared().is_closing() {
+            return Err(shutting_down());
+        }
+        match op {
+            Op::CancelTurn { session, turn } => {
+                // Not an event, so nothing to commit: the fact is the turn's end. Asking twice is asking once.
+                self.shared().cancel(session, Some(turn), Cause::UserStop);
+                let stream = StreamId::Session(session);
+                Ok(Receipt {
+                    stream,
+                    seq: None,
+                    turn: Some(turn),
+                })
+            }
+            Op::AddProvider { .. } | Op::ChangeProvider { .. } | Op::RemoveProvider { .. } => {
+                let engine = self.clone();
+                self.tracked(async move { engine.change_providers(op_id, op).await })
+                    .await
+            }
+            Op::StartSession { session, .. }
+            | Op::SendMessage { session, .. }
+            | Op::RetryTurn { session, .. }
+            | Op::EditMessage { session, .. }
+            | Op::RenameSession { session, .. }
+            | Op::BinSession { session }
+            | Op::UnbinSession { session }
+            | Op::ChooseModel { session, .. }
+            | Op::AddSample { session } => {
+                let (reply, answer) = oneshot::channel();
+                let input = SessionInput::Op { op_id, op, reply };
+                self.session(session)
+                    .send(input)
+                    .await
+                    .map_err(|_| shutting_down())?;
+                answer.await.map_err(|_| shutting_down())?
+            }
+        }
+    }
+
+    fn session(&self, id: SessionId) -> mpsc::Sender<SessionInput> {
+        let mut sessions = self
+            .0
+            .sessions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        sessions
+            .entry(id)
+            .or_insert_with(|| {
+                let (sender, inbox) = mpsc::channel(SESSION_QUEUE);
+                let own = sender.downgrade();
+                let shared = Arc::clone(self.shared());
+                self.shared()
+                    .tracker
+                    .spawn(Session::run(shared, id, own, inbox));
+                sender
+            })
+            .clone()
+    }
+
+    async fn tracked<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, ErrorReport>> + Send + 'static,
+    ) -> Result<T, ErrorReport> {
+        self.shared().tracker.spawn(work).await.map_err(|error| {
+            tracing::error!(%error, "an op was lost");
+            ErrorReport::new(ErrorCode::Other, "Holdfast hit a bug; nothing was changed.")
+        })?
+    }
+
+    async fn change_providers(&self, op_id: OpId, op: Op) -> Result<Receipt, ErrorReport> {
+        let digest = OpDigest::of(&op)?;
+        let known = |id: ProviderId| async move {
+            self.shared()
+                .shelf
+                .provider(id)
+                .await
+                .map_err(|e| read_report(&e))
+        };
+        let no_such = || ErrorReport::new(ErrorCode::NotFound, "There is no such server any more.");
+        let body = match op {
+            Op::AddProvider { provider } => {
+                let provider = checked(provider)?;
+                EventBody::ProviderAdded { provider }
+            }
+            Op::ChangeProvider { provider } => {
+                let provider = checked(provider)?;
+                known(provider.id).await?.ok_or_else(no_such)?;
+                EventBody::ProviderChanged { provider }
+            }
+            Op::RemoveProvider { provider } => {
+                known(provider).await?.ok_or_else(no_such)?;
+                EventBody::ProviderRemoved { provider }
+            }
+            Op::StartSession { .. }
+            | Op::SendMessage { .. }
+            | Op::CancelTurn { .. }
+            | Op::RetryTurn { .. }
+            | Op::EditMessage { .. }
+            | Op::RenameSession { .. }
+            | Op::BinSession { .. }
+            | Op::UnbinSession { .. }
+            | Op::ChooseModel { .. }
+            | Op::AddSample { .. } => {
+                return Err(ErrorReport::new(
+                    ErrorCode::Other,
+                    "This is asked of a session.",
+                ));
+            }
+        };
+        let receipt = Receipt {
+            stream: StreamId::Library,
+            seq: None,
+            turn: None,
+        };
+        let append = Append {
+            stream: StreamId::Library,
+            turn: None,
+            body,
+        };
+        let commit = Commit {
+            appends: vec![append],
+            derived: Vec::new(),
+            op: Some(OpStamp {
+                op: op_id,
+                digest,
+                receipt,
+            }),
+        };
+        let committed = self
+            .shared()
+            .log
+            .commit(commit, Durability::Process)
+            .await
+            .map_err(|e| commit_report(&e))?;
+        Ok(committed.receipt.unwrap_or(receipt))
+    }
+
+    // Drafts.
+
+    /// What was typed in a session and not sent; `None` for the session not begun yet. Empty if nothing.
+    ///
+    /// # Errors
+    /// `StorageFailed`.
+    pub async fn draft(&self, session: Option<SessionId>) -> Result<String, ErrorReport> {
+        let reads = self.shared().log.reads();
+        reads
+            .read(move |log| log.draft(session))
+            .await
+            .map_err(|e| read_report(&e))
+    }
+
+    /// Keeps what is typed; empty text removes it.
+    ///
+    /// # Errors
+    /// `StorageFailed`.
+    pub async fn save_draft(
+        &self,
+        session: Option<SessionId>,
+        text: String,
+    ) -> Result<(), ErrorReport> {
+        let derived = vec![Derived::Draft { session, text }];
+        let commit = Commit {
+            derived,
+            ..Commit::default()
+        };
+        let kept = self.shared().log.commit(commit, Durability::Process).await;
+        kept.map(drop).map_err(|e| commit_report(&e))
+    }
+
+    // Providers.
+
+    /// What a configured provider offers now.
+    pub async fn models(&self, id: ProviderId) -> ProbeReport {
+        let provider = match self.shared().shelf.provider(id).await {
+            Ok(Some(provider)) => provider,
+            Ok(None) => {
+                let failure = Failure::new(
+                    FailureCode::ConnectFailed,
+                    "This server is no longer in the settings.",
+                );
+                return ProbeReport::Fails { failure };
+            }
+            Err(error) => {
+                let failure = Failure::new(FailureCode::Panicked, read_report(&error).message);
+                return ProbeReport::Fails { failure };
+            }
+        };
+        match self.shared().gateway.models(&provider).await {
+            Ok(models) => ProbeReport::Works {
+                server: provider.name,
+                dialect: provider.dialect,
+                base_url: provider.base_url,
+                models,
+            },
+            Err(failure) => ProbeReport::Fails { failure },
+        }
+    }
+
+    /// Finds out what answers at an address, as a person types it.
+    pub async fn probe(&self, address: &str, dialect: Option<Dialect>) -> ProbeReport {
+        self.shared().gateway.probe(address, dialect).await
+    }
+
+    /// Model servers that answer on this computer's usual ports.
+    pub async fn discover(&self) -> Vec<ProbeReport> {
+        self.shared().gateway.discover().await
+    }
+
+    // The end.
+
+    /// How many turns run now.
+    pub fn running_turns(&self) -> usize {
+        self.shared().running.borrow().len()
+    }
+
+    /// Ends everything in order, within three seconds: ops are refused, running turns end as interrupted and say so in
+    /// the log, parked polls are answered, the log is closed. Idempotent.
+    #[tracing::instrument(skip_all, fields(?why))]
+    pub async fn shutdown(&self, why: InterruptedWhy) {
+        let shared = self.shared();
+        shared
+            .closing
+            .send_modify(|closing| *closing = (*closing).max(Closing::Asked));
+        for (_, cancel) in shared.running.borrow().values() {
+            cancel.cancel(Cause::Shutdown(why));
+        }
+        let mut running = shared.running.subscribe();
+        tokio::select! {
+            // The sender lives as long as `shared`, so this ends only with no turn left.
+            _ = running.wait_for(HashMap::is_empty) => {}
+            () = shared.clock.sleep(SHUTDOWN_MAX) => {
+                tracing::error!("a turn did not end in time; it is closed at the next start");
+            }
+        }
+        shared
+            .closing
+            .send_modify(|closing| *closing = Closing::Ended);
+        self.0
+            .sessions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        shared.tracker.close();
+        tokio::select! {
+            () = shared.tracker.wait() => {}
+            () = shared.clock.sleep(SHUTDOWN_MAX) => {
+                tracing::error!(tasks = shared.tracker.len(), "tasks did not end in time");
+            }
+        }
+        shared.log.close(shared.clock.wall()).await;
+        self.0
+            .lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        tracing::info!("engine closed");
+    }
+}
+
+/// The part of a session's transcript before `before`, or its end.
+pub(crate) fn transcript_page(
+    log: &crate::log::Snapshot<'_>,
+    id: LogId,
+    session: SessionId,
+    before: Option<TurnId>,
+    limit: PageLimit,
+) -> Result<TranscriptPage, ReadError> {
+    let excerpt = log.excerpt(session, before, limit)?;
+    Ok(TranscriptPage {
+        session,
+        title: excerpt.head.title,
+        origin: excerpt.head.origin,
+        model: excerpt.head.model,
+        turns: excerpt.turns,
+        more_before: excerpt.more_before,
+        tip: excerpt.head.tip,
+        as_of: Cursor::from_count(id, excerpt.head.count),
+    })
+}
+
+fn checked(mut provider: Provider) -> Result<Provider, ErrorReport> {
+    let invalid = |field: &str, message: &str| {
+        Err(ErrorReport::new(
+            ErrorCode::Invalid {
+                field: field.into(),
+            },
+            message,
+        ))
+    };
+    provider.name = provider.name.trim().to_owned();
+    provider.base_url = provider.base_url.trim().trim_end_matches('/').to_owned();
+    if provider.name.is_empty() {
+        return invalid(
+            "name",
+            "A server needs a name, so that you can tell it from others.",
+        );
+    }
+    if !provider.base_url.starts_with("http://") && !provider.base_url.starts_with("https://") {
+        return invalid("base_url", "An address begins with http:// or https://.");
+    }
+    if provider.num_ctx == Some(0) {
+        return invalid(
+            "num_ctx",
+            "A context needs at least one token; leave it empty for the server's own.",
+        );
+    }
+    Ok(provider)
+}
+
+fn shutting_down() -> ErrorReport {
+    ErrorReport::new(ErrorCode::ShuttingDown, "Holdfast is closing.")
+}
+
+async fn status_changed(status: Option<&mut watch::Receiver<Status>>) {
+    let changed = match status {
+        Some(status) => status.changed().await.is_ok(),
+        None => false,
+    };
+    if !changed {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Counts a parked poll for as long as it is parked, also when the poll is dropped.
+struct Parked<'a>(&'a AtomicU64);
+
+impl<'a> Parked<'a> {
+    fn new(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Parked<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The canonical form of a data folder, so that every way to name it names the same one. Creates it if needed.
+///
+/// # Errors
+/// [`OpenError::Folder`]
+pub fn canonical_data_dir(dir: &Path) -> Result<PathBuf, OpenError> {
+    let words = |source| OpenError::Folder {
+        path: dir.to_owned(),
+        source,
+    };
+    std::fs::create_dir_all(dir).map_err(words)?;
+    std::fs::canonicalize(dir).map_err(words)
+}

@@ -1,0 +1,432 @@
+//! The log: every stream's events in one SQLite database, and the caches derived from them.
+//!
+//! Invariant: a client never receives an uncommitted event. Kept by: one writer thread appends; readers have
+//! connections of their own and see committed rows only; the wake-up of waiters follows the commit.
+//! Only this module and its parts know SQL.
+//! Not here: what to append (sessions and turns decide that).
+
+mod codec;
+mod database;
+mod reader;
+mod recovery;
+mod writer;
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use protocol::{
+    Boot, Cursor, EventBody, ItemId, LogId, ModelRef, OpId, Origin, Receipt, Seq, SessionId,
+    StreamId, Timestamp, TitleBy, TurnId,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::clock::Clock;
+
+pub use database::OpenError;
+pub(crate) use database::{Access, FILE_NAME};
+pub(crate) use reader::{PageLimit, Reads, Snapshot};
+
+/// How many commits may wait for the writer. Full: whoever wants to commit waits, a turn stops reading its socket,
+/// and the disk sets the pace, not memory.
+const WRITER_QUEUE: usize = 256;
+
+/// How strictly a commit is kept. A group takes its strictest member's class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Durability {
+    /// Survives a crash of the process; a power cut may cost the last two seconds.
+    Process,
+    /// Synced to the disk before it is answered.
+    Disk,
+}
+
+/// One event to append. Seq and time are given by the writer.
+#[derive(Clone, Debug)]
+pub(crate) struct Append {
+    pub(crate) stream: StreamId,
+    pub(crate) turn: Option<TurnId>,
+    pub(crate) body: EventBody,
+}
+
+/// What one op or one turn report writes: all of it in one transaction, or nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Commit {
+    pub(crate) appends: Vec<Append>,
+    /// Caches to bring up to date in the same transaction.
+    pub(crate) derived: Vec<Derived>,
+    /// The op this answers; makes it run once.
+    pub(crate) op: Option<OpStamp>,
+}
+
+/// An op's identity and what it will be answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpStamp {
+    pub(crate) op: OpId,
+    pub(crate) digest: OpDigest,
+    pub(crate) receipt: Receipt,
+}
+
+/// Of an op's content: the same id with another digest is a conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpDigest(pub(crate) [u8; 16]);
+
+/// A change to a cache.
+#[derive(Clone, Debug)]
+pub(crate) enum Derived {
+    /// A session's header.
+    Head { stream: StreamId, head: Head },
+    /// A turn begins at this event.
+    TurnBegun {
+        stream: StreamId,
+        turn: TurnId,
+        first_seq: Seq,
+    },
+    /// The turns from this one on are no longer part of the conversation.
+    TurnsHidden { stream: StreamId, from: TurnId },
+    /// A finished turn, folded, as JSON.
+    TurnView {
+        stream: StreamId,
+        turn: TurnId,
+        body: String,
+    },
+    /// What is typed and not sent; empty removes it.
+    Draft {
+        session: Option<SessionId>,
+        text: String,
+    },
+    /// This was sent, so if it is what stands in the draft, the draft is empty now.
+    DraftSent {
+        session: Option<SessionId>,
+        text: String,
+    },
+}
+
+/// A session's header: everything its task needs to go on, without reading the session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Head {
+    /// Events in the stream so far.
+    pub(crate) count: u64,
+    pub(crate) title: String,
+    pub(crate) title_by: TitleBy,
+    pub(crate) origin: Origin,
+    pub(crate) model: Option<ModelRef>,
+    /// The last structural event.
+    pub(crate) tip: Option<Seq>,
+    pub(crate) next_turn: TurnId,
+    pub(crate) next_item: ItemId,
+    /// The turn without a terminal.
+    pub(crate) open_turn: Option<TurnId>,
+}
+
+impl Head {
+    pub(crate) fn empty() -> Self {
+        Self {
+            count: 0,
+            title: String::new(),
+            title_by: TitleBy::Holdfast,
+            origin: Origin::Conversation,
+            model: None,
+            tip: None,
+            next_turn: TurnId::FIRST,
+            next_item: ItemId::FIRST,
+            open_turn: None,
+        }
+    }
+
+    /// Moves the header over the next event of the session's stream.
+    pub(crate) fn apply(&mut self, turn: Option<TurnId>, body: &EventBody) {
+        self.count += 1;
+        if body.is_structural() {
+            self.tip = Some(Seq::new(self.count));
+        }
+        if let Some(item) = body.item() {
+            self.next_item = self.next_item.max(item.next());
+        }
+        if let Some(turn) = turn {
+            self.next_turn = self.next_turn.max(turn.next());
+        }
+        match body {
+            EventBody::SessionStarted { origin, .. } => self.origin = *origin,
+            EventBody::SessionRenamed { title, by } => {
+                self.title.clone_from(title);
+                self.title_by = *by;
+            }
+            EventBody::ModelChosen { model } => self.model = Some(model.clone()),
+            EventBody::TurnStarted { model, .. } => {
+                self.model = Some(model.clone());
+                self.open_turn = turn;
+            }
+            EventBody::TurnEnded { .. } => self.open_turn = None,
+            EventBody::SessionListed { .. }
+            | EventBody::SessionTitled { .. }
+            | EventBody::SessionTurnStarted { .. }
+            | EventBody::SessionTurnEnded { .. }
+            | EventBody::SessionBinned { .. }
+            | EventBody::SessionUnbinned { .. }
+            | EventBody::ProviderAdded { .. }
+            | EventBody::ProviderChanged { .. }
+            | EventBody::ProviderRemoved { .. }
+            | EventBody::UserMessageAdded { .. }
+            | EventBody::StepStarted { .. }
+            | EventBody::TextAppended { .. }
+            | EventBody::ToolCallRequested { .. }
+            | EventBody::ToolCallStarted { .. }
+            | EventBody::ToolCallFinished { .. }
+            | EventBody::StepEnded { .. }
+            | EventBody::AttemptFailed { .. }
+            | EventBody::HistoryRewound { .. }
+            | EventBody::Unsupported { .. } => {}
+        }
+    }
+}
+
+/// What a commit did.
+#[derive(Clone, Debug)]
+pub(crate) struct Committed {
+    /// The new counts of the streams it appended to.
+    pub(crate) counts: Vec<(StreamId, u64)>,
+    /// The receipt on record: the op's own, or, if the op had run before, the one of then.
+    pub(crate) receipt: Option<Receipt>,
+}
+
+impl Committed {
+    pub(crate) fn count(&self, stream: StreamId) -> Option<u64> {
+        self.counts
+            .iter()
+            .find(|(s, _)| *s == stream)
+            .map(|(_, count)| *count)
+    }
+}
+
+/// A commit that did not happen: nothing of it is in the log.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// The same op id came with other content.
+    #[error("this op id was used before, for something else")]
+    OpIdConflict,
+    /// A rule of the log was about to be broken; a bug of ours, stopped by the database.
+    #[error("the log refused the event: {rule}")]
+    Refused {
+        /// The rule, in the schema's words.
+        rule: String,
+    },
+    /// The disk.
+    #[error("could not write to the log: {0}")]
+    Storage(#[source] Arc<rusqlite::Error>),
+    /// An event that has no JSON form; a bug of ours.
+    #[error("could not encode an event: {0}")]
+    Encode(#[source] Arc<serde_json::Error>),
+    /// The log is closed.
+    #[error("the log is closed")]
+    Closed,
+}
+
+impl Clone for CommitError {
+    fn clone(&self) -> Self {
+        match self {
+            Self::OpIdConflict => Self::OpIdConflict,
+            Self::Refused { rule } => Self::Refused { rule: rule.clone() },
+            Self::Storage(source) => Self::Storage(Arc::clone(source)),
+            Self::Encode(source) => Self::Encode(Arc::clone(source)),
+            Self::Closed => Self::Closed,
+        }
+    }
+}
+
+/// A read that did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The disk, or a damaged database.
+    #[error("could not read the log: {0}")]
+    Storage(#[from] rusqlite::Error),
+    /// There is no such session.
+    #[error("there is no such session")]
+    NoSuchSession,
+    /// The seqs of a stream are not dense: something took an event out.
+    #[error("the log of {stream} has a hole at {seq}; restore a backup, or export what is there")]
+    Hole {
+        /// Where.
+        stream: StreamId,
+        /// The first missing event.
+        seq: Seq,
+    },
+    /// The reading thread is gone.
+    #[error("the log is closed")]
+    Closed,
+}
+
+/// Counts of what the log did, for tests, benchmarks and the health page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogCounters {
+    /// Transactions.
+    pub commits: u64,
+    /// Of these, synced to the disk.
+    pub syncs: u64,
+    /// Events appended.
+    pub events: u64,
+    /// Bytes of their bodies.
+    pub body_bytes: u64,
+}
+
+/// The log, open for writing. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct EventLog(Arc<Inner>);
+
+struct Inner {
+    id: LogId,
+    boot: Boot,
+    requests: mpsc::Sender<writer::Request>,
+    heads: Arc<Heads>,
+    reads: Reads,
+    counters: Arc<Mutex<LogCounters>>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+/// How many events each stream has, and who waits for more. The writer moves it after its commits.
+#[derive(Default)]
+pub(crate) struct Heads(Mutex<HashMap<StreamId, watch::Sender<u64>>>);
+
+impl Heads {
+    /// A watch of the stream's count, beginning at `count` if nobody asked before.
+    fn watch(&self, stream: StreamId, count: u64) -> watch::Receiver<u64> {
+        let mut heads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = heads
+            .entry(stream)
+            .or_insert_with(|| watch::channel(count).0);
+        // A reader may have counted before the writer moved on; the count only grows.
+        sender.send_if_modified(|known| std::mem::replace(known, (*known).max(count)) < count);
+        sender.subscribe()
+    }
+
+    fn moved(&self, stream: StreamId, count: u64) {
+        let heads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = heads.get(&stream) {
+            sender.send_if_modified(|known| std::mem::replace(known, (*known).max(count)) < count);
+        }
+    }
+}
+
+impl EventLog {
+    /// Opens the database in `dir`: creates or migrates it, recovers turns that a crash left open, and starts the writer.
+    ///
+    /// Blocking; meant for a blocking thread.
+    pub(crate) fn open(dir: &Path, clock: Arc<dyn Clock>, boot: Boot) -> Result<Self, OpenError> {
+        let mut connection = database::open(dir, Access::Write, clock.wall())?;
+        let id = database::log_id(&connection)?;
+        recovery::run(&mut connection, boot, clock.wall())?;
+        let (requests, inbox) = mpsc::channel(WRITER_QUEUE);
+        let heads = Arc::new(Heads::default());
+        let counters = Arc::new(Mutex::new(LogCounters::default()));
+        let writer =
+            writer::Writer::new(connection, clock, Arc::clone(&heads), Arc::clone(&counters));
+        let thread = std::thread::Builder::new()
+            .name("log-writer".into())
+            .spawn(move || writer.run(inbox))
+            .map_err(OpenError::Thread)?;
+        Ok(Self(Arc::new(Inner {
+            id,
+            boot,
+            requests,
+            heads,
+            reads: Reads::new(dir),
+            counters,
+            thread: Mutex::new(Some(thread)),
+        })))
+    }
+
+    pub(crate) fn id(&self) -> LogId {
+        self.0.id
+    }
+
+    pub(crate) fn boot(&self) -> Boot {
+        self.0.boot
+    }
+
+    pub(crate) fn counters(&self) -> LogCounters {
+        *self
+            .0
+            .counters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The readers' side.
+    pub(crate) fn reads(&self) -> &Reads {
+        &self.0.reads
+    }
+
+    /// Appends all of `commit`, or nothing.
+    ///
+    /// Not cancel safe: a dropped call may still commit. Whoever must know awaits it.
+    pub(crate) async fn commit(
+        &self,
+        commit: Commit,
+        durability: Durability,
+    ) -> Result<Committed, CommitError> {
+        let (reply, answer) = oneshot::channel();
+        let request = writer::Request::Commit {
+            commit,
+            durability,
+            reply,
+        };
+        self.0
+            .requests
+            .send(request)
+            .await
+            .map_err(|_| CommitError::Closed)?;
+        answer.await.map_err(|_| CommitError::Closed)?
+    }
+
+    /// A watch of the stream's count of events. Register first, then look: a commit in between is not missed.
+    pub(crate) async fn watch(&self, stream: StreamId) -> Result<watch::Receiver<u64>, ReadError> {
+        let known = {
+            let heads = self
+                .0
+                .heads
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            heads.get(&stream).map(watch::Sender::subscribe)
+        };
+        match known {
+            Some(receiver) => Ok(receiver),
+            None => {
+                let count = self.0.reads.count(stream).await?;
+                Ok(self.0.heads.watch(stream, count))
+            }
+        }
+    }
+
+    /// A cursor after the first `count` events.
+    pub(crate) fn cursor(&self, count: u64) -> Cursor {
+        Cursor::from_count(self.0.id, count)
+    }
+
+    /// Notes the clean exit and ends the writer, after everything sent before. Idempotent.
+    pub(crate) async fn close(&self, at: Timestamp) {
+        let (reply, done) = oneshot::channel();
+        let request = writer::Request::Close {
+            boot: self.0.boot,
+            at,
+            reply,
+        };
+        if self.0.requests.send(request).await.is_ok() {
+            // An error means that the writer ended before: closed is closed.
+            let _ = done.await;
+        }
+        let thread = self
+            .0
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the writer thread panicked");
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Reads: on connections of their own, each read one transaction, none held while anybody waits.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use protocol::{Event, OpId, Receipt, Seq, SessionId, StreamId, Timestamp, TurnId, TurnView};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use transcript::fold_turn;
+
+use super::{
+    Head, ReadError, codec,
+    database::{self, Access, OpenError},
+    writer::find_key,
+};
+
+/// How many idle connections are kept: readers come in bursts, and a connection costs a file handle and its cache.
+const IDLE_MAX: usize = 4;
+
+/// Rows looked at in one go while looking for the end of a batch.
+const ROWS_MAX: i64 = 4_096;
+
+/// How much of a transcript one page holds: whichever is reached first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageLimit {
+    pub(crate) turns: usize,
+    pub(crate) bytes: usize,
+}
+
+impl PageLimit {
+    /// What fills a window several times over, and still crosses to it within a few milliseconds.
+    pub(crate) const WINDOW: Self = Self {
+        turns: 24,
+        bytes: 256 * 1024,
+    };
+    /// All of it.
+    pub(crate) const WHOLE: Self = Self {
+        turns: usize::MAX,
+        bytes: usize::MAX,
+    };
+}
+
+/// A part of a session as it was at one moment.
+#[derive(Debug)]
+pub(crate) struct Excerpt {
+    pub(crate) head: Head,
+    pub(crate) turns: Vec<TurnView>,
+    pub(crate) more_before: bool,
+}
+
+/// A pool of reading connections. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Reads(Arc<Pool>);
+
+struct Pool {
+    dir: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Reads {
+    pub(super) fn new(dir: &Path) -> Self {
+        Self(Arc::new(Pool {
+            dir: dir.to_owned(),
+            idle: Mutex::new(Vec::new()),
+        }))
+    }
+
+    /// For readers beside a running writer of another process.
+    pub(crate) fn beside(dir: &Path) -> Result<Self, OpenError> {
+        let reads = Self::new(dir);
+        let first = database::open(dir, Access::Read, Timestamp::default())?;
+        reads
+            .0
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(first);
+        Ok(reads)
+    }
+
+    /// Runs `read` in one transaction, on a thread that may block.
+    ///
+    /// Cancel safe: a dropped read changes nothing.
+    pub(crate) async fn read<T, F>(&self, read: F) -> Result<T, ReadError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Snapshot<'_>) -> Result<T, ReadError> + Send + 'static,
+    {
+        let reads = self.clone();
+        tokio::task::spawn_blocking(move || reads.read_now(read))
+            .await
+            .map_err(|_| ReadError::Closed)?
+    }
+
+    /// The same, on this thread.
+    pub(crate) fn read_now<T>(
+        &self,
+        read: impl FnOnce(&Snapshot<'_>) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        let mut connection = self.connection()?;
+        let transaction = connection.transaction()?;
+        let result = read(&Snapshot(&transaction));
+        // Nothing was written; ending the transaction lets the write-ahead log shrink.
+        transaction.rollback()?;
+        let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX {
+            idle.push(connection);
+        }
+        result
+    }
+
+    fn connection(&self) -> Result<Connection, ReadError> {
+        let idle = self
+            .0
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        match idle {
+            Some(connection) => Ok(connection),
+            None => database::open(&self.0.dir, Access::Read, Timestamp::default()).map_err(|e| {
+                tracing::error!(error = %e, "cannot open the log for reading");
+                match e {
+                    OpenError::Damaged { source, .. } | OpenError::Database { source, .. } => {
+                        ReadError::Storage(source)
+                    }
+                    OpenError::Folder { .. }
+                    | OpenError::InUse { .. }
+                    | OpenError::Missing { .. }
+                    | OpenError::Newer { .. }
+                    | OpenError::Foreign { .. }
+                    | OpenError::Backup { .. }
+                    | OpenError::Recovery(_)
+                    | OpenError::Thread(_)
+                    | OpenError::Gateway(_) => ReadError::Closed,
+                }
+            }),
+        }
+    }
+
+    pub(crate) async fn count(&self, stream: StreamId) -> Result<u64, ReadError> {
+        self.read(move |log| log.count(stream)).await
+    }
+}
+
+/// The log as it is at one moment.
+pub(crate) struct Snapshot<'a>(&'a Transaction<'a>);
+
+impl Snapshot<'_> {
+    fn key(&self, stream: StreamId) -> Result<Option<i64>, ReadError> {
+        Ok(find_key(self.0, stream)?)
+    }
+
+    /// How many events the stream has.
+    pub(crate) fn count(&self, stream: StreamId) -> Result<u64, ReadError> {
+        let Some(key) = self.key(stream)? else {
+            return Ok(0);
+        };
+        Ok(count_of(self.0, key)?)
+    }
+
+    /// Events after the first `after`, oldest first: about `max_bytes` of them, but at least one if there is any.
+    pub(crate) fn events_after(
+        &self,
+        stream: StreamId,
+        after: u64,
+        max_bytes: usize,
+    ) -> Result<Vec<Event>, ReadError> {
+        let Some(key) = self.key(stream)? else {
+            return Ok(Vec::new());
+        };
+        let mut statement = self.0.prepare_cached(
+            "SELECT seq, at, turn, kind, body FROM events
+             WHERE stream = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+        )?;
+        let mut rows = statement.query(params![key, after as i64, ROWS_MAX])?;
+        let mut events: Vec<Event> = Vec::new();
+        let mut bytes = 0;
+        let mut expected = after + 1;
+        while let Some(row) = rows.next()? {
+            bytes += row.get_ref(4)?.as_str().map_or(0, str::len) + 64;
+            if !events.is_empty() && bytes > max_bytes {
+                break;
+            }
+            let event = codec::event_of(row)?;
+            if event.seq.get() != expected {
+                return Err(ReadError::Hole {
+                    stream,
+                    seq: Seq::new(expected),
+                });
+            }
+            expected += 1;
+            events.push(event);
+        }
+        Ok(events)
+    }
+
+    /// A session's header, brought up to date from its cache, or rebuilt without one.
+    pub(crate) fn head(&self, session: SessionId) -> Result<Option<Head>, ReadError> {
+        let stream = StreamId::Session(session);
+        let Some(key) = self.key(stream)? else {
+            return Ok(None);
+        };
+        let head = head_of(self.0, key)?;
+        Ok((head.count > 0).then_some(head))
+    }
+
+    /// The last turns of the conversation, or those before a turn.
+    pub(crate) fn excerpt(
+        &self,
+        session: SessionId,
+        before: Option<TurnId>,
+        limit: PageLimit,
+    ) -> Result<Excerpt, ReadError> {
+        let stream = StreamId::Session(session);
+        let key = self.key(stream)?.ok_or(ReadError::NoSuchSession)?;
+        let head = head_of(self.0, key)?;
+        if head.count == 0 {
+            return Err(ReadError::NoSuchSession);
+        }
+        let mut statement = self.0.prepare_cached(
+            "SELECT t.turn, t.first_seq, v.body FROM turns t
+             LEFT JOIN turn_views v ON v.stream = t.stream AND v.turn = t.turn
+             WHERE t.stream = ?1 AND t.turn < ?2 AND t.hidden = 0 ORDER BY t.turn DESC",
+        )?;
+        let before = before.map_or(i64::MAX, |t| t.get() as i64);
+        let mut rows = statement.query(params![key, before])?;
+        let (mut turns, mut bytes, mut more_before) = (Vec::new(), 0_usize, false);
+        while let Some(row) = rows.next()? {
+            if turns.len() >= limit.turns || (bytes >= limit.bytes && !turns.is_empty()) {
+                more_before = true;
+                break;
+            }
+            let turn = TurnId::new(row.get::<_, i64>(0)?.unsigned_abs());
+            let stored: Option<String> = row.get(2)?;
+            bytes += stored.as_ref().map_or(0, String::len);
+            let view = match stored.and_then(|body| serde_json::from_str(&body).ok()) {
+                Some(view) => Some(view),
+                // No view yet, or one of another version: the events say the same.
+                None => self.fold(key, turn, row.get(1)?)?,
+            };
+            turns.extend(view);
+        }
+        turns.reverse();
+        Ok(Excerpt {
+            head,
+            turns,
+            more_before,
+        })
+    }
+
+    /// One turn, folded from its events.
+    pub(crate) fn folded_turn(
+        &self,
+        session: SessionId,
+        turn: TurnId,
+    ) -> Result<Option<TurnView>, ReadError> {
+        let Some(key) = self.key(StreamId::Session(session))? else {
+            return Ok(None);
+        };
+        let first: Option<i64> = self
+            .0
+            .prepare_cached("SELECT first_seq FROM turns WHERE stream = ?1 AND turn = ?2")?
+            .query_row(params![key, turn.get() as i64], |r| r.get(0))
+            .optional()?;
+        match first {
+            Some(first) => self.fold(key, turn, first),
+            None => Ok(None),
+        }
+    }
+
+    fn fold(&self, key: i64, turn: TurnId, first: i64) -> Result<Option<TurnView>, ReadError> {
+        let mut statement = self.0.prepare_cached(
+            "SELECT seq, at, turn, kind, body FROM events
+             WHERE stream = ?1 AND seq >= ?2 AND seq < coalesce(
+                 (SELECT first_seq FROM turns WHERE stream = ?1 AND turn > ?3 ORDER BY turn LIMIT 1),
+                 9223372036854775807)
+             AND turn = ?3 ORDER BY seq",
+        )?;
+        let events = statement
+            .query_map(params![key, first, turn.get() as i64], codec::event_of)?
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(fold_turn(&events))
+    }
+
+    /// What an op was answered, and the digest of its content, if it ran before.
+    pub(crate) fn find_op(&self, op: OpId) -> Result<Option<([u8; 16], Receipt)>, ReadError> {
+        Ok(find_op_row(self.0, op)?)
+    }
+
+    /// What was typed and not sent; empty if nothing.
+    pub(crate) fn draft(&self, session: Option<SessionId>) -> Result<String, ReadError> {
+        let text: Option<String> = self
+            .0
+            .prepare_cached("SELECT text FROM drafts WHERE session = ?1")?
+            .query_row([draft_key(session)], |r| r.get(0))
+            .optional()?;
+        Ok(text.unwrap_or_default())
+    }
+
+    /// The database's identity.
+    pub(crate) fn log_id(&self) -> Result<protocol::LogId, ReadError> {
+        database::log_id(self.0).map_err(|_| ReadError::Closed)
+    }
+}
+
+pub(super) fn find_op_row(
+    db: &Connection,
+    op: OpId,
+) -> rusqlite::Result<Option<([u8; 16], Receipt)>> {
+    db.prepare_cached("SELECT digest, receipt FROM ops WHERE op = ?1")?
+        .query_row([op.bits().to_be_bytes()], |r| {
+            let receipt: String = r.get(1)?;
+            let receipt = serde_json::from_str(&receipt).map_err(|e| {
+                rusqlite::Error::FromSqlConversionFailure(
+                    1,
+                    rusqlite::types::Type::Text,
+                    Box::new(e),
+                )
+            })?;
+            Ok((r.get(0)?, receipt))
+        })
+        .optional()
+}
+
+pub(super) fn draft_key(session: Option<SessionId>) -> Vec<u8> {
+    session.map_or_else(Vec::new, |s| s.bits().to_be_bytes().to_vec())
+}
+
+pub(super) fn count_of(db: &Connection, key: i64) -> rusqlite::Result<u64> {
+    db.prepare_cached("SELECT coalesce(max(seq), 0) FROM events WHERE stream = ?1")?
+        .query_row([key], |r| r.get::<_, i64>(0))
+        .map(i64::unsigned_abs)
+}
+
+/// The header from its cache plus the events since; from the first event if the cache is missing, unreadable or wrong.
+pub(super) fn head_of(db: &Connection, key: i64) -> rusqlite::Result<Head> {
+    let stored: Option<String> = db
+        .prepare_cached("SELECT body FROM heads WHERE stream = ?1")?
+        .query_row([key], |r| r.get(0))
+        .optional()?;
+    let count = count_of(db, key)?;
+    let mut head = stored
+        .and_then(|body| serde_json::from_str::<Head>(&body).ok())
+        .filter(|head| head.count <= count)
+        .unwrap_or_else(Head::empty);
+    if head.count < count {
+        let mut statement = db.prepare_cached(
+            "SELECT seq, at, turn, kind, body FROM events WHERE stream = ?1 AND seq > ?2 ORDER BY seq",
+        )?;
+        let mut rows = statement.query(params![key, head.count as i64])?;
+        while let Some(row) = rows.next()? {
+            let event = codec::event_of(row)?;
+            head.apply(event.turn, &event.body);
+        }
+    }
+    Ok(head)
+}

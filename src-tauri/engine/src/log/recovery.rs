@@ -1,0 +1,112 @@
+//! Recovery: before anything else at start, every turn without a terminal event gets one.
+//!
+//! Invariant: the predicate is "no terminal event", never a status column, so nothing that a bug wrote into a cache can
+//! hide an open turn. Idempotent; each turn is closed in one transaction, so a crash in here loses nothing.
+
+use protocol::{
+    Boot, Effect, EventBody, InterruptedWhy, ItemBody, OutcomeKind, StreamId, Timestamp,
+    ToolOutcome, ToolState, TurnId, TurnOutcome,
+};
+use rusqlite::{Connection, TransactionBehavior, params};
+use transcript::fold_turn;
+
+use super::{Append, Commit, CommitError, Derived, OpenError, codec, reader, writer};
+
+pub(super) fn run(db: &mut Connection, boot: Boot, now: Timestamp) -> Result<(), OpenError> {
+    let storage = |e| OpenError::Recovery(CommitError::Storage(std::sync::Arc::new(e)));
+    // Turns found here belong to other boots: this one has started none yet.
+    for (key, session, turn) in open_turns(db).map_err(storage)? {
+        let transaction = db
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(storage)?;
+        let commit = closing(&transaction, key, session, turn).map_err(storage)?;
+        writer::append_all(&transaction, &commit, now).map_err(OpenError::Recovery)?;
+        transaction.commit().map_err(storage)?;
+        tracing::warn!(%session, %turn, "a turn that the last run left open is now interrupted");
+    }
+    db.execute(
+        "INSERT INTO boots (boot, started_at) VALUES (?1, ?2)",
+        params![boot.bits().to_be_bytes(), now.millis()],
+    )
+    .map_err(storage)?;
+    Ok(())
+}
+
+fn open_turns(db: &Connection) -> rusqlite::Result<Vec<(i64, StreamId, TurnId)>> {
+    let mut statement = db.prepare(
+        "SELECT s.stream, streams.session, s.turn FROM events s JOIN streams USING (stream)
+         WHERE s.kind = 'TurnStarted' AND NOT EXISTS (
+             SELECT 1 FROM events e
+             WHERE e.kind = 'TurnEnded' AND e.stream = s.stream AND e.turn = s.turn)
+         ORDER BY s.stream, s.turn",
+    )?;
+    let rows = statement.query_map([], |row| {
+        let session: [u8; 16] = row.get(1)?;
+        let session = protocol::SessionId::from_bits(u128::from_be_bytes(session));
+        let turn = TurnId::new(row.get::<_, i64>(2)?.unsigned_abs());
+        Ok((row.get(0)?, StreamId::Session(session), turn))
+    })?;
+    rows.collect()
+}
+
+fn closing(db: &Connection, key: i64, stream: StreamId, turn: TurnId) -> rusqlite::Result<Commit> {
+    let mut statement = db.prepare_cached(
+        "SELECT seq, at, turn, kind, body FROM events WHERE stream = ?1 AND turn = ?2 ORDER BY seq",
+    )?;
+    let events = statement
+        .query_map(params![key, turn.get() as i64], codec::event_of)?
+        .collect::<Result<Vec<_>, _>>()?;
+    let outcome = TurnOutcome::Interrupted {
+        why: InterruptedWhy::Crash,
+    };
+    let mut bodies = Vec::new();
+    for item in fold_turn(&events).iter().flat_map(|view| &view.items) {
+        let ItemBody::ToolCall { state, .. } = &item.body else {
+            continue;
+        };
+        let effect = match state {
+            ToolState::Requested => Effect::None,
+            ToolState::Running { .. } => Effect::Unknown,
+            ToolState::Finished { .. } => continue,
+        };
+        bodies.push(EventBody::ToolCallFinished {
+            item: item.item,
+            outcome: ToolOutcome::Abandoned,
+            effect,
+        });
+    }
+    bodies.push(EventBody::TurnEnded {
+        outcome: outcome.clone(),
+    });
+    let mut head = reader::head_of(db, key)?;
+    for body in &bodies {
+        head.apply(Some(turn), body);
+    }
+    let mut appends: Vec<Append> = bodies
+        .into_iter()
+        .map(|body| Append {
+            stream,
+            turn: Some(turn),
+            body,
+        })
+        .collect();
+    if let StreamId::Session(session) = stream {
+        appends.push(Append {
+            stream: StreamId::Library,
+            turn: None,
+            body: EventBody::SessionTurnEnded {
+                session,
+                turn,
+                outcome: OutcomeKind::from(&outcome),
+            },
+        });
+    }
+    // The cache of open turns may be wrong after a crash of an older version; the events are right.
+    db.prepare_cached("INSERT OR REPLACE INTO open_turns (stream, turn) VALUES (?1, ?2)")?
+        .execute(params![key, turn.get() as i64])?;
+    Ok(Commit {
+        appends,
+        derived: vec![Derived::Head { stream, head }],
+        op: None,
+    })
+}

@@ -1,0 +1,99 @@
+//! Tools the model may call. In this version one that asks nobody anything: the current time.
+
+use std::sync::Arc;
+
+use protocol::{Effect, Timestamp, ToolOutcome};
+
+use crate::{clock::Clock, gateway::ToolSpec};
+
+/// What a tool's run gave.
+#[derive(Debug)]
+pub(crate) struct ToolResult {
+    pub(crate) outcome: ToolOutcome,
+    pub(crate) effect: Effect,
+}
+
+const CURRENT_TIME: &str = "current_time";
+
+pub(crate) fn names() -> Vec<String> {
+    vec![CURRENT_TIME.to_owned()]
+}
+
+pub(crate) fn specs() -> Vec<ToolSpec> {
+    vec![ToolSpec {
+        name: CURRENT_TIME.to_owned(),
+        description: "Tells the present date and time in UTC.".to_owned(),
+        parameters: r#"{"type":"object","properties":{}}"#.to_owned(),
+    }]
+}
+
+/// Runs a tool by name. A panic inside becomes an error result that the model can read.
+pub(crate) async fn run(name: String, arguments: String, clock: Arc<dyn Clock>) -> ToolResult {
+    let ran = tokio::task::spawn_blocking(move || call(&name, &arguments, clock.as_ref())).await;
+    ran.unwrap_or_else(|error| {
+        tracing::error!(%error, "a tool panicked");
+        ToolResult {
+            outcome: ToolOutcome::Failed {
+                message: "the tool failed with a bug of its own".into(),
+            },
+            effect: Effect::Unknown,
+        }
+    })
+}
+
+fn call(name: &str, _arguments: &str, clock: &dyn Clock) -> ToolResult {
+    let outcome = match name {
+        CURRENT_TIME => ToolOutcome::Succeeded {
+            output: rfc3339(clock.wall()),
+        },
+        _ => ToolOutcome::Failed {
+            message: format!("there is no tool named {name:?}"),
+        },
+    };
+    ToolResult {
+        outcome,
+        effect: Effect::None,
+    }
+}
+
+/// A time as RFC 3339 in UTC, to the second. Days to date by Howard Hinnant's `civil_from_days`.
+fn rfc3339(at: Timestamp) -> String {
+    let seconds = at.millis().div_euclid(1_000);
+    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let of_era = z.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        of_day / 3_600,
+        of_day / 60 % 60,
+        of_day % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_as_rfc_3339() {
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400_000, "2000-02-29T00:00:00Z"),
+            (1_795_977_599_999, "2026-11-29T18:39:59Z"),
+            (-1, "1969-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(rfc3339(Timestamp::from_millis(ms)), text);
+        }
+    }
+}

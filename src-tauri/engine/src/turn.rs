@@ -1,0 +1,477 @@
+//! A turn: one user message and all the work it causes, up to its terminal event.
+//!
+//! Invariant: the terminal is the return value of [`run`], so there is exactly one. Whoever awaits it writes it down,
+//! together with everything the turn still had to say, in one transaction.
+//! Kept by: the machine decides, the driver acts; a cancellation is an input like any other and never races the end.
+//! Not here: the terminal's commit and the backstop (`session`).
+
+mod cancel;
+mod machine;
+mod text;
+
+use std::{sync::Arc, time::Duration};
+
+use protocol::{
+    EventBody, Failure, FailureCode, ItemId, ModelRef, Part, Phase, Provider, SessionId, TurnId,
+    TurnOutcome,
+};
+use tokio::{
+    sync::mpsc,
+    task::{JoinHandle, JoinSet},
+};
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    clock::{Clock, Sleep},
+    context,
+    gateway::{AttemptError, Gateway, Limits, ModelEvent, ModelRequest, Retry, StepEnd},
+    log::{PageLimit, Reads},
+    session::{NotRecorded, Recorder},
+    status::PhaseSetter,
+    tools::{self, ToolResult},
+};
+
+pub(crate) use cancel::{Cancel, Cancelled, Cause, channel as cancel_channel};
+use machine::{Effect, Input, Machine, Tools};
+use text::TextBuffer;
+
+/// Events of an attempt that may wait for the driver. Full: the attempt stops reading its socket, and no silence is
+/// counted against the provider while our own disk is slow.
+const ATTEMPT_QUEUE: usize = 64;
+
+/// How much longer a tool call's arguments grow before the reader is told again.
+const PROGRESS_BYTES: u64 = 1_024;
+
+/// Everything a turn needs; nothing it could find out by itself.
+pub(crate) struct TurnCx {
+    pub(crate) session: SessionId,
+    pub(crate) turn: TurnId,
+    pub(crate) provider: Provider,
+    pub(crate) model: ModelRef,
+    pub(crate) next_item: ItemId,
+    pub(crate) recorder: Recorder,
+    pub(crate) reads: Reads,
+    pub(crate) gateway: Gateway,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) limits: Limits,
+    pub(crate) ceiling: Duration,
+    pub(crate) cancel: Cancel,
+    pub(crate) cancelled: Cancelled,
+    pub(crate) phase: PhaseSetter,
+    pub(crate) tracker: TaskTracker,
+    pub(crate) jitter: u64,
+}
+
+/// How a turn ended, and what it still had to say.
+#[derive(Debug)]
+pub(crate) struct TurnEnd {
+    pub(crate) outcome: TurnOutcome,
+    /// To be committed before the terminal, in the same transaction.
+    pub(crate) closing: Vec<EventBody>,
+}
+
+/// Runs a turn that is in the log already, to its end.
+///
+/// Not cancel safe: a dropped turn has no end of its own, and its owner records it as aborted. Use [`Cancel`].
+#[tracing::instrument(skip_all, fields(session = %cx.session, turn = %cx.turn))]
+pub(crate) async fn run(cx: TurnCx) -> TurnEnd {
+    let machine = Machine::new(cx.model.clone(), tools::names(), cx.next_item, cx.jitter);
+    let ceiling = cx.clock.sleep(cx.ceiling);
+    let mut driver = Driver {
+        text: TextBuffer::new(),
+        batch: Vec::new(),
+        work: Work::None,
+        tools: JoinSet::new(),
+        ceiling: Some(ceiling),
+        progress: 0,
+        cx,
+    };
+    let mut machine = machine;
+    let mut effects = machine.step(Input::Begin);
+    loop {
+        match driver.perform(effects).await {
+            Ok(Some(end)) => return end,
+            Ok(None) => {
+                let inputs = driver.next_inputs().await;
+                effects = inputs
+                    .into_iter()
+                    .flat_map(|input| machine.step(input))
+                    .collect();
+            }
+            // What could not be written stays in the batch and goes out with the terminal.
+            Err(NotRecorded) => {
+                driver.cx.cancel.cancel(Cause::StorageFailed);
+                effects = machine.step(Input::Cancelled(Cause::StorageFailed));
+            }
+        }
+    }
+}
+
+struct Driver {
+    cx: TurnCx,
+    text: TextBuffer,
+    /// Decided, not yet committed; in order.
+    batch: Vec<EventBody>,
+    work: Work,
+    tools: JoinSet<(ItemId, ToolResult)>,
+    /// Gone once it has fired.
+    ceiling: Option<Sleep>,
+    /// Bytes of arguments the reader was last told of.
+    progress: u64,
+}
+
+/// What the turn waits for, besides tools.
+enum Work {
+    None,
+    Attempt(Attempt),
+    Wait(Sleep),
+}
+
+/// A request to a provider, in a task of its own, so that the socket is read while we write.
+struct Attempt {
+    events: mpsc::Receiver<ModelEvent>,
+    task: JoinHandle<Result<StepEnd, AttemptError>>,
+    called: bool,
+}
+
+impl Attempt {
+    /// Ends it and waits until its socket is closed.
+    async fn stop(self) {
+        self.task.abort();
+        // Aborted, or ended a moment before: either way it holds no socket any more.
+        let _ = self.task.await;
+    }
+}
+
+impl Driver {
+    async fn perform(&mut self, effects: Vec<Effect>) -> Result<Option<TurnEnd>, NotRecorded> {
+        for effect in effects {
+            match effect {
+                Effect::Record(body) => {
+                    self.text.drain_into(&mut self.batch);
+                    self.batch.push(body);
+                }
+                Effect::Append { item, part, text } => {
+                    self.text.push(item, part, &text, &mut self.batch);
+                }
+                Effect::CallModel { tools } => {
+                    self.commit().await?;
+                    self.call_model(tools).await;
+                }
+                Effect::RunTool {
+                    item,
+                    name,
+                    arguments,
+                } => {
+                    self.batch.push(EventBody::ToolCallStarted { item });
+                    self.commit().await?;
+                    self.run_tool(item, name, arguments);
+                }
+                Effect::Wait {
+                    ms,
+                    attempt,
+                    failure,
+                } => {
+                    self.commit().await?;
+                    self.wait(ms, attempt, failure);
+                }
+                Effect::StopWork => self.stop_work().await,
+                Effect::End(outcome) => {
+                    self.stop_work().await;
+                    self.text.drain_into(&mut self.batch);
+                    return Ok(Some(TurnEnd {
+                        outcome,
+                        closing: std::mem::take(&mut self.batch),
+                    }));
+                }
+            }
+        }
+        let now = self.cx.clock.monotonic();
+        if self.text.is_due(now) {
+            self.text.drain_into(&mut self.batch);
+        }
+        self.commit().await?;
+        Ok(None)
+    }
+
+    /// Commits what was decided so far. On failure it stays decided.
+    async fn commit(&mut self) -> Result<(), NotRecorded> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        self.cx
+            .recorder
+            .record(self.cx.turn, self.batch.clone())
+            .await?;
+        self.text.flushed_at(self.cx.clock.monotonic());
+        self.batch.clear();
+        Ok(())
+    }
+
+    async fn call_model(&mut self, tools: Tools) {
+        self.cx.phase.set(Phase::Connecting {
+            provider: self.cx.provider.name.clone(),
+        });
+        self.progress = 0;
+        let (session, cx) = (self.cx.session, &self.cx);
+        let read = cx
+            .reads
+            .read(move |log| log.excerpt(session, None, PageLimit::WHOLE))
+            .await;
+        let (events_in, events) = mpsc::channel(ATTEMPT_QUEUE);
+        let task = match read {
+            Ok(excerpt) => {
+                let request = ModelRequest {
+                    model: cx.model.model.clone(),
+                    messages: context::messages(&excerpt.turns),
+                    tools: match tools {
+                        Tools::Offered => tools::specs(),
+                        Tools::Withheld => Vec::new(),
+                    },
+                };
+                let (gateway, provider, limits) =
+                    (cx.gateway.clone(), cx.provider.clone(), cx.limits);
+                cx.tracker.spawn(async move {
+                    gateway
+                        .stream(&provider, &request, &limits, &events_in)
+                        .await
+                })
+            }
+            Err(error) => cx.tracker.spawn(async move {
+                drop(events_in);
+                let failure = Failure::new(
+                    FailureCode::Panicked,
+                    "Holdfast could not read this conversation from its log.",
+                );
+                Err(AttemptError {
+                    failure: failure.with_detail(error.to_string()),
+                    retry: Retry::Never,
+                })
+            }),
+        };
+        self.work = Work::Attempt(Attempt {
+            events,
+            task,
+            called: false,
+        });
+    }
+
+    fn run_tool(&mut self, item: ItemId, name: String, arguments: String) {
+        self.cx.phase.set(Phase::RunningTool { name: name.clone() });
+        let clock = Arc::clone(&self.cx.clock);
+        self.tools.spawn(async move {
+            // A task of its own, so that a panicking tool is an error result and not the end of the turn.
+            (item, tools::run(name, arguments, clock).await)
+        });
+    }
+
+    fn wait(&mut self, ms: u64, attempt: u32, failure: Failure) {
+        let until = protocol::Timestamp::from_millis(
+            self.cx.clock.wall().millis().saturating_add_unsigned(ms),
+        );
+        self.cx.phase.set(Phase::Retrying {
+            until,
+            attempt,
+            of: machine::ATTEMPTS_MAX,
+            failure,
+        });
+        self.work = Work::Wait(self.cx.clock.sleep(Duration::from_millis(ms)));
+    }
+
+    async fn stop_work(&mut self) {
+        if let Work::Attempt(attempt) = std::mem::replace(&mut self.work, Work::None) {
+            attempt.stop().await;
+        }
+        self.tools.shutdown().await;
+    }
+
+    /// Waits for whatever comes next. Several inputs only when the turn is cancelled: what had come before it goes first.
+    async fn next_inputs(&mut self) -> Vec<Input> {
+        loop {
+            let now = self.cx.clock.monotonic();
+            let flush = self
+                .text
+                .due_at(now)
+                .map(|at| self.cx.clock.sleep_until(at));
+            let (mut events, wait) = match &mut self.work {
+                Work::None => (None, None),
+                Work::Attempt(attempt) => (Some(&mut attempt.events), None),
+                Work::Wait(sleep) => (None, Some(sleep)),
+            };
+            // Nothing in here writes or ends anything: it only says what happened first.
+            let news = tokio::select! {
+                biased;
+                cause = self.cx.cancelled.fired() => News::Cancelled(cause),
+                () = ready(self.ceiling.as_mut()) => News::Ceiling,
+                event = recv(events.as_mut()) => News::Attempt(event),
+                () = ready(wait) => News::WaitOver,
+                Some(ended) = self.tools.join_next_with_id() => News::Tool(ended),
+                () = ready(flush) => News::FlushDue,
+            };
+            match news {
+                News::Cancelled(cause) => return self.before_cancel(cause).await,
+                News::Ceiling => {
+                    // Through the same door as every other cause, so that the first one wins.
+                    self.ceiling = None;
+                    let limit_ms = u64::try_from(self.cx.ceiling.as_millis()).unwrap_or(u64::MAX);
+                    self.cx.cancel.cancel(Cause::Ceiling { limit_ms });
+                }
+                News::Attempt(Some(event)) => {
+                    if let Some(input) = self.heard(event) {
+                        return vec![input];
+                    }
+                }
+                News::Attempt(None) => return vec![self.attempt_over().await],
+                News::WaitOver => {
+                    self.work = Work::None;
+                    return vec![Input::RetryDue];
+                }
+                News::Tool(Ok((_, (item, result)))) => {
+                    return vec![Input::ToolEnded {
+                        item,
+                        outcome: result.outcome,
+                        effect: result.effect,
+                    }];
+                }
+                News::Tool(Err(error)) => {
+                    // `tools::run` catches a tool's panic; this is the runtime going away.
+                    tracing::error!(%error, "a tool's task was lost");
+                    return vec![Input::Cancelled(Cause::StorageFailed)];
+                }
+                News::FlushDue => {
+                    self.text.drain_into(&mut self.batch);
+                    return Vec::new();
+                }
+            }
+        }
+    }
+
+    fn heard(&mut self, event: ModelEvent) -> Option<Input> {
+        match event {
+            ModelEvent::Sent => {
+                self.cx.phase.set(Phase::Waiting {
+                    model: self.cx.model.model.clone(),
+                });
+                None
+            }
+            ModelEvent::Loading => {
+                self.cx.phase.set(Phase::LoadingModel {
+                    model: self.cx.model.model.clone(),
+                });
+                None
+            }
+            ModelEvent::ReadingPrompt { done, total } => {
+                self.cx.phase.set(Phase::ReadingPrompt {
+                    done: Some(done),
+                    total: Some(total),
+                });
+                None
+            }
+            ModelEvent::Text { part, text } => {
+                self.cx.phase.set(match part {
+                    Part::Answer => Phase::Writing,
+                    Part::Reasoning => Phase::Thinking,
+                });
+                Some(Input::Text { part, text })
+            }
+            ModelEvent::CallProgress {
+                name,
+                argument_bytes,
+            } => {
+                if self.progress == 0 || argument_bytes >= self.progress + PROGRESS_BYTES {
+                    self.progress = argument_bytes.max(1);
+                    self.cx.phase.set(Phase::CallingTool {
+                        name,
+                        argument_bytes,
+                    });
+                }
+                None
+            }
+            ModelEvent::Call {
+                name,
+                arguments,
+                call_id,
+            } => {
+                if let Work::Attempt(attempt) = &mut self.work {
+                    attempt.called = true;
+                }
+                Some(Input::Call {
+                    name,
+                    arguments,
+                    call_id,
+                })
+            }
+        }
+    }
+
+    /// The attempt's channel is closed: its task has ended.
+    async fn attempt_over(&mut self) -> Input {
+        let Work::Attempt(attempt) = std::mem::replace(&mut self.work, Work::None) else {
+            return Input::Cancelled(Cause::StorageFailed);
+        };
+        match attempt.task.await {
+            Ok(Ok(end)) => Input::AttemptEnded(end),
+            Ok(Err(error)) => Input::AttemptFailed(error),
+            Err(error) => {
+                tracing::error!(%error, "an attempt's task was lost");
+                Input::AttemptFailed(AttemptError {
+                    failure: panicked(),
+                    retry: Retry::Never,
+                })
+            }
+        }
+    }
+
+    /// What had arrived before the cancellation counts: text is kept, and an end marker makes the turn complete.
+    async fn before_cancel(&mut self, cause: Cause) -> Vec<Input> {
+        self.cx.phase.set(Phase::Stopping);
+        let mut inputs = Vec::new();
+        while let Work::Attempt(attempt) = &mut self.work {
+            match attempt.events.try_recv() {
+                Ok(event) => inputs.extend(self.heard(event)),
+                Err(mpsc::error::TryRecvError::Empty) => break,
+                Err(mpsc::error::TryRecvError::Disconnected) => {
+                    // An end that asks for tools does not end the turn: the cancellation does.
+                    if !attempt.called {
+                        inputs.push(self.attempt_over().await);
+                    }
+                    break;
+                }
+            }
+        }
+        self.cx.phase.set(Phase::Stopping);
+        inputs.push(Input::Cancelled(cause));
+        inputs
+    }
+}
+
+enum News {
+    Cancelled(Cause),
+    Ceiling,
+    Attempt(Option<ModelEvent>),
+    WaitOver,
+    Tool(Result<(tokio::task::Id, (ItemId, ToolResult)), tokio::task::JoinError>),
+    FlushDue,
+}
+
+/// The failure of a turn that hit a bug of ours.
+pub(crate) fn panicked() -> Failure {
+    Failure::new(
+        FailureCode::Panicked,
+        "Holdfast hit a bug in this turn; nothing else is affected. Trying again may work.",
+    )
+}
+
+async fn ready<F: Future<Output = ()> + Unpin>(sleep: Option<F>) {
+    match sleep {
+        Some(sleep) => sleep.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn recv(events: Option<&mut &mut mpsc::Receiver<ModelEvent>>) -> Option<ModelEvent> {
+    match events {
+        Some(events) => events.recv().await,
+        None => std::future::pending().await,
+    }
+}
