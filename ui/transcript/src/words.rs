@@ -400,3 +400,6 @@ pub fn elapsed(ms: u64) -> String {
         format!("{minutes}:{seconds:02}")
     }
 }
+
+#[cfg(test)]
+mod tests;
