@@ -1176,6 +1176,11 @@ proptest! {
         prop_assert!(chaos.desk.now - began <= LOAD_LIMIT_MS + 3 * 2_000, "too slow");
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn requests_keep_their_distance_whatever_is_answered(
         seed in any::<u64>(),

@@ -306,25 +306,25 @@ fn source_read_per_byte(source: &str) -> f64 {
 fn the_cost_of_a_push_does_not_grow_with_the_text() {
     let many = |line: &str, count: usize| line.repeat(count);
     for (name, source) in [
-        ("paragraphs", many("Some words, *as usual*.\n\n", 8_000)),
-        ("a fence", format!("```\n{}", many("let x = 1;\n", 20_000))),
+        ("paragraphs", many("Some words, *as usual*.\n\n", 2_000)),
+        ("a fence", format!("```\n{}", many("let x = 1;\n", 5_000))),
         (
             "a table",
-            format!("|a|b|\n|-|-|\n{}", many("| 1 | 2 |\n", 20_000)),
+            format!("|a|b|\n|-|-|\n{}", many("| 1 | 2 |\n", 5_000)),
         ),
-        ("a list", many("- an item that says something\n", 7_000)),
+        ("a list", many("- an item that says something\n", 2_000)),
         (
             "a loose list",
-            many("1. an item\n\n   with code\n\n", 8_000),
+            many("1. an item\n\n   with code\n\n", 2_000),
         ),
-        ("one paragraph", many("word ", 40_000)),
-        ("one quotation", many("> quoted *words*\n", 12_000)),
+        ("one paragraph", many("word ", 10_000)),
+        ("one quotation", many("> quoted *words*\n", 3_000)),
         (
             "nested items",
-            format!("- a\n{}", many("  - inner\n", 20_000)),
+            format!("- a\n{}", many("  - inner\n", 5_000)),
         ),
-        ("html", format!("<pre>\n{}", many("raw\n", 50_000))),
-        ("blank lines", many("\n", 100_000)),
+        ("html", format!("<pre>\n{}", many("raw\n", 12_000))),
+        ("blank lines", many("\n", 25_000)),
     ] {
         let short = source_read_per_byte(&source[..source.len() / 8]);
         let long = source_read_per_byte(&source);
