@@ -5,9 +5,205 @@
 //! timeouts and the socket. Dropping an attempt closes its socket.
 //! Not here: retries and failover (the turn decides), and what goes into the context.
 
-use std::time::Duration;
+mod address;
+mod dial;
+mod peer;
 
-use protocol::{Failure, FinishReason, Part, Timings, Usage};
+mod attempt;
+mod decoder;
+
+mod ollama;
+mod openai;
+
+mod answer;
+mod calls;
+mod fault;
+mod lines;
+mod sse;
+mod tags;
+
+mod failure;
+mod keys;
+mod models;
+mod probe;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use protocol::{
+    Dialect, Failure, FailureCode, FinishReason, Model, Part, ProbeReport, Provider, Timings, Usage,
+};
+use reqwest::Url;
+use tokio::sync::mpsc;
+
+use crate::clock::Clock;
+
+pub use keys::{ApiKey, Keys, NoKeys};
+
+use dial::Dialer;
+use peer::Peer;
+
+/// The engine's door to providers. Cheap to clone.
+#[derive(Clone)]
+pub struct Gateway(Arc<Inner>);
+
+struct Inner {
+    dialer: Dialer,
+    keys: Arc<dyn Keys>,
+    /// Addresses of old servers that refuse `stream_options`; asked without from then on.
+    plain: Mutex<BTreeSet<String>>,
+}
+
+/// The gateway could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// TLS or the resolver of this machine.
+    #[error("could not set up connections to model servers")]
+    Client(#[source] reqwest::Error),
+}
+
+impl Gateway {
+    /// A gateway that asks `clock` for the time and `keys` for secrets. Opens no connection.
+    ///
+    /// # Errors
+    /// When this machine's TLS or resolver cannot be set up.
+    pub fn new(clock: Arc<dyn Clock>, keys: Arc<dyn Keys>) -> Result<Self, GatewayError> {
+        Ok(Self(Arc::new(Inner {
+            dialer: Dialer::new(clock)?,
+            keys,
+            plain: Mutex::default(),
+        })))
+    }
+
+    /// One attempt: dials, sends, and streams into `out`. No retries here. Waiting for room in `out` is backpressure,
+    /// during which no silence clock runs. [`ModelEvent::Sent`] comes first, calls before the return.
+    ///
+    /// Cancel safe: dropping the future closes the socket at once, and what was sent into `out` stays true.
+    ///
+    /// # Errors
+    /// Every other end than the dialect's own end marker, in words, and whether another attempt may help.
+    pub async fn stream(
+        &self,
+        provider: &Provider,
+        request: &ModelRequest,
+        limits: &Limits,
+        out: &mpsc::Sender<ModelEvent>,
+    ) -> Result<StepEnd, AttemptError> {
+        let never = |failure| AttemptError {
+            failure,
+            retry: Retry::Never,
+        };
+        let path = match provider.dialect {
+            Dialect::Ollama => "/api/chat",
+            Dialect::OpenAiChat => "/chat/completions",
+        };
+        let url = url(provider, path).map_err(never)?;
+        let peer = self.peer(provider, &url, Some(&request.model));
+        let plain = self.is_plain(provider);
+        let usage = if plain {
+            openai::AskUsage::No
+        } else {
+            openai::AskUsage::Yes
+        };
+        let body = match provider.dialect {
+            Dialect::Ollama => ollama::encode(provider, request),
+            Dialect::OpenAiChat => openai::encode(provider, request, usage),
+        };
+        let outgoing = attempt::Outgoing {
+            provider,
+            url,
+            peer,
+            body: body.to_string().into_bytes(),
+        };
+        let mut end = attempt::run(&self.0.dialer, outgoing, limits, out).await;
+        if let (Err(error), Dialect::OpenAiChat, false) = (&mut end, provider.dialect, plain) {
+            let refused = error.failure.code == FailureCode::BadRequest;
+            let detail = error.failure.detail.as_deref().unwrap_or_default();
+            if refused && detail.contains("stream_options") {
+                // Once: the next attempt asks without, and a second refusal is final.
+                self.plain().insert(provider.base_url.clone());
+                error.retry = Retry::Backoff;
+            }
+        }
+        end
+    }
+
+    /// What the provider offers.
+    ///
+    /// # Errors
+    /// That it cannot be reached or asked, in words.
+    pub async fn models(&self, provider: &Provider) -> Result<Vec<Model>, Failure> {
+        let peer = self.peer(provider, &url(provider, "")?, None);
+        models::list(&self.0.dialer, provider.dialect, &provider.base_url, &peer).await
+    }
+
+    /// What is known of one model: capabilities and context length, which a list may leave out.
+    ///
+    /// # Errors
+    /// As [`Gateway::models`]; [`FailureCode::ModelNotFound`] if there is no such model.
+    pub async fn model(&self, provider: &Provider, model: &str) -> Result<Model, Failure> {
+        let peer = self.peer(provider, &url(provider, "")?, Some(model));
+        models::one(&self.0.dialer, provider, model, &peer).await
+    }
+
+    /// Whether the provider still has to load `model`, as far as it tells; for the status line only. Asks in passing,
+    /// on a connection of its own, and disturbs no request that waits.
+    pub async fn is_loading(&self, provider: &Provider, model: &str) -> Option<bool> {
+        let peer = self.peer(provider, &url(provider, "").ok()?, Some(model));
+        models::is_loading(&self.0.dialer, provider, model, &peer).await
+    }
+
+    /// Tries an address as a person types it: `gpubox`, `localhost:8080`, `http://host/v1/chat/completions` …
+    /// Finds the dialect by itself; `dialect` is what the person believes, and is tried first.
+    pub async fn probe(&self, address: &str, dialect: Option<Dialect>) -> ProbeReport {
+        self.probe_with_key(address, dialect, None).await
+    }
+
+    /// The same for a server that wants a key.
+    pub async fn probe_with_key(
+        &self,
+        address: &str,
+        dialect: Option<Dialect>,
+        key: Option<ApiKey>,
+    ) -> ProbeReport {
+        probe::probe(&self.0.dialer, address, dialect, key).await
+    }
+
+    /// Looks for servers on this machine's usual ports, all at once, for a second. Only those that work.
+    pub async fn discover(&self) -> Vec<ProbeReport> {
+        probe::discover(&self.0.dialer).await
+    }
+
+    fn peer(&self, provider: &Provider, url: &Url, model: Option<&str>) -> Peer {
+        Peer::of(provider, url, model, self.0.keys.key(provider.id))
+    }
+
+    fn is_plain(&self, provider: &Provider) -> bool {
+        self.plain().contains(&provider.base_url)
+    }
+
+    fn plain(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.0.plain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The provider's base with `path` behind it.
+fn url(provider: &Provider, path: &str) -> Result<Url, Failure> {
+    join(&provider.base_url, path).ok_or_else(|| failure::no_address(&provider.base_url))
+}
+
+fn join(base: &str, path: &str) -> Option<Url> {
+    let url: Url = format!("{}{path}", base.trim_end_matches('/'))
+        .parse()
+        .ok()?;
+    (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
+}
 
 /// How long to wait for what. There is no total limit anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

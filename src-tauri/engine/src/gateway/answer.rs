@@ -1,0 +1,219 @@
+//! One answer being put together, the same for every dialect.
+//!
+//! Invariant: after the end marker or a fault nothing changes any more. White space alone opens no item: it is held
+//! until words of its part follow, and an answer of nothing else is empty.
+
+use protocol::{FinishReason, Part, Timings, Usage};
+use serde_json::Value;
+
+use super::{ModelEvent, StepEnd, calls::Calls, fault::Fault, tags::Tags};
+
+/// What a decoder still wants to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// The answer.
+    More,
+    /// Only a rest that may be waited for a moment: the usage of a whole answer, or more of what is no answer.
+    Rest,
+    /// Nothing: the verdict is in.
+    Nothing,
+}
+
+/// A decoder's last words.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Verdict {
+    /// What had been held back.
+    pub(super) events: Vec<ModelEvent>,
+    /// How it ended.
+    pub(super) end: Result<StepEnd, Fault>,
+}
+
+/// The answer so far.
+#[derive(Debug)]
+pub(super) struct Answer {
+    tags: Tags,
+    calls: Calls,
+    /// Whose words came last.
+    part: Option<Part>,
+    /// White space that may come to open an item of this part.
+    blank: Option<(Part, String)>,
+    /// Words, not white space, came out.
+    spoke: bool,
+    /// Something of the answer came in: text, even blank, or a call.
+    began: bool,
+    called: bool,
+    ended: Option<FinishReason>,
+    fault: Option<Fault>,
+    pub(super) usage: Usage,
+    pub(super) timings: Timings,
+}
+
+impl Answer {
+    pub(super) fn new() -> Self {
+        Self {
+            tags: Tags::new(),
+            calls: Calls::default(),
+            part: None,
+            blank: None,
+            spoke: false,
+            began: false,
+            called: false,
+            ended: None,
+            fault: None,
+            usage: Usage::default(),
+            timings: Timings::default(),
+        }
+    }
+
+    /// Whether anything of the answer has come.
+    pub(super) fn began(&self) -> bool {
+        self.began
+    }
+
+    /// Whether the end marker or a fault was seen.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended.is_some() || self.fault.is_some()
+    }
+
+    pub(super) fn has_fault(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    /// Content came, perhaps with reasoning tagged in it.
+    pub(super) fn content(&mut self, text: &str, out: &mut Vec<ModelEvent>) {
+        if text.is_empty() || self.is_over() {
+            return;
+        }
+        self.began = true;
+        let mut said = Vec::new();
+        self.tags.feed(text, &mut said);
+        for (part, text) in said {
+            self.say(part, text, out);
+        }
+    }
+
+    /// Reasoning came in a field of its own.
+    pub(super) fn reasoning(&mut self, text: &str, out: &mut Vec<ModelEvent>) {
+        if text.is_empty() || self.is_over() {
+            return;
+        }
+        self.began = true;
+        self.tags.separated();
+        self.flush(out);
+        self.say(Part::Reasoning, text.to_owned(), out);
+    }
+
+    /// An entry of `tool_calls` came.
+    pub(super) fn call(&mut self, entry: &Value, out: &mut Vec<ModelEvent>) {
+        if self.is_over() {
+            return;
+        }
+        match self.calls.add(entry) {
+            Ok(progress) => {
+                self.began |= progress.is_some();
+                out.extend(progress);
+            }
+            Err(super::calls::TooMuch) => self.fail(Fault::TooLong),
+        }
+    }
+
+    /// The calls so far are whole: the server says so by how it sends them.
+    pub(super) fn calls_are_whole(&mut self, out: &mut Vec<ModelEvent>) {
+        if !self.is_over() {
+            self.called |= !self.calls.is_empty();
+            out.extend(self.calls.take());
+        }
+    }
+
+    /// The end marker came.
+    pub(super) fn end(&mut self, finish: FinishReason, out: &mut Vec<ModelEvent>) {
+        if self.is_over() {
+            return;
+        }
+        self.flush(out);
+        self.calls_are_whole(out);
+        // A backend that ends a call with "stop" has called all the same.
+        let finish = match finish {
+            FinishReason::Stop | FinishReason::Unknown if self.called => FinishReason::ToolCalls,
+            FinishReason::Stop
+            | FinishReason::Length
+            | FinishReason::ToolCalls
+            | FinishReason::Filter
+            | FinishReason::Unknown => finish,
+        };
+        self.ended = Some(finish);
+    }
+
+    /// Something is wrong with it. What comes first stands.
+    pub(super) fn fail(&mut self, fault: Fault) {
+        if !self.is_over() {
+            self.fault = Some(fault);
+        }
+    }
+
+    /// The verdict at the end of the bytes.
+    pub(super) fn finish(mut self) -> Verdict {
+        let mut events = Vec::new();
+        let Some(finish) = self.ended else {
+            self.flush(&mut events);
+            return Verdict {
+                events,
+                end: Err(self.fault.unwrap_or(Fault::Truncated)),
+            };
+        };
+        let end = if finish == FinishReason::ToolCalls && !self.called {
+            Err(Fault::CallsMissing)
+        } else if !self.spoke && !self.called {
+            Err(Fault::Empty)
+        } else {
+            Ok(StepEnd {
+                finish,
+                usage: self.usage,
+                timings: self.timings,
+            })
+        };
+        Verdict { events, end }
+    }
+
+    /// Lets go of what might have become a tag.
+    fn flush(&mut self, out: &mut Vec<ModelEvent>) {
+        if let Some((part, text)) = self.tags.finish() {
+            self.say(part, text, out);
+        }
+    }
+
+    fn say(&mut self, part: Part, text: String, out: &mut Vec<ModelEvent>) {
+        let text = if self.part == Some(part) {
+            self.blank = None;
+            text
+        } else {
+            let text = match self.blank.take() {
+                Some((held, blank)) if held == part => blank + &text,
+                Some(_) | None => text,
+            };
+            if text.trim().is_empty() {
+                self.blank = Some((part, text));
+                return;
+            }
+            self.part = Some(part);
+            text
+        };
+        self.spoke = true;
+        out.push(ModelEvent::Text { part, text });
+    }
+}
+
+/// A whole number, however a server writes it.
+pub(super) fn whole(value: Option<&Value>) -> Option<u64> {
+    let value = value?;
+    value
+        .as_u64()
+        // Fractions of a millisecond or token mean nothing to the reader; `as` saturates.
+        .or_else(|| {
+            value
+                .as_f64()
+                .filter(|f| *f >= 0.0)
+                .map(|f| f.round() as u64)
+        })
+        .or_else(|| value.as_str()?.trim().parse().ok())
+}

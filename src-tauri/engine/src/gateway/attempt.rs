@@ -1,0 +1,180 @@
+//! One attempt: dial, send, read, decode. The one loop that owns timeouts and the socket.
+//!
+//! Invariant: three silences, each with its own limit, and no total. Any byte of the body restarts the clock; the head
+//! of the reply does not. While our own reader takes no events no silence clock runs, and nothing more is read, so
+//! memory stays bounded. Dropping the future closes the socket; so does every return.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use protocol::Provider;
+use reqwest::Url;
+use tokio::sync::mpsc;
+
+use super::{
+    AttemptError, Limits, ModelEvent, Retry, StepEnd,
+    answer::Wants,
+    decoder::Decoder,
+    dial::{Dialer, authorised},
+    failure,
+    peer::Peer,
+};
+
+/// For the usage after a finish reason, which some proxies never send, nor the end of the connection.
+const REST_WAIT: Duration = Duration::from_secs(2);
+
+/// What goes out, and to whom.
+pub(super) struct Outgoing<'a> {
+    pub(super) provider: &'a Provider,
+    pub(super) url: Url,
+    pub(super) peer: Peer,
+    pub(super) body: Vec<u8>,
+}
+
+/// Runs it to its end.
+pub(super) async fn run(
+    dialer: &Dialer,
+    outgoing: Outgoing<'_>,
+    limits: &Limits,
+    out: &mpsc::Sender<ModelEvent>,
+) -> Result<StepEnd, AttemptError> {
+    let Outgoing {
+        provider,
+        url,
+        peer,
+        body,
+    } = outgoing;
+    let clock = dialer.clock.as_ref();
+    let started = clock.monotonic();
+    let (request, mut connected) = dialer.post(&url, body);
+    let request = authorised(request, &peer)?;
+
+    let mut sending = Box::pin(request.send());
+    let (mut told, mut stands) = (false, false);
+    let mut late = clock.sleep(limits.connect);
+    let response = loop {
+        tokio::select! {
+            // A connection that stands is told before the reply it brought.
+            biased;
+            news = &mut connected, if !told => {
+                told = true;
+                // The sender is dropped unsent when the dial fails; the other branch has the reason.
+                if news.is_ok() {
+                    stands = true;
+                    emit(out, ModelEvent::Sent).await?;
+                    late = clock.sleep(limits.first_event);
+                }
+            }
+            reply = &mut sending => break reply.map_err(|problem| failure::unsent(&peer, &problem))?,
+            () = &mut late => {
+                return Err(if stands {
+                    failure::no_first_event(&peer, limits.first_event)
+                } else {
+                    failure::no_connection(&peer, limits.connect)
+                });
+            }
+        }
+    };
+    drop(sending);
+    drop(late);
+    if !stands {
+        // A reply that overtook its own request.
+        emit(out, ModelEvent::Sent).await?;
+    }
+
+    if !response.status().is_success() {
+        let refusal = dialer.refusal(response, &peer).await;
+        if refusal.loading {
+            emit(out, ModelEvent::Loading).await?;
+        }
+        return Err(refusal.error);
+    }
+
+    let mut decoder = Decoder::new(provider.dialect);
+    let mut body = response.bytes_stream();
+    let mut first_content = None;
+    let mut rest_until = None;
+    let mut broken = None;
+    loop {
+        let (limit, until) = match decoder.wants() {
+            Wants::Nothing => break,
+            Wants::Rest => {
+                let until = *rest_until.get_or_insert(clock.monotonic().saturating_add(REST_WAIT));
+                (REST_WAIT, until)
+            }
+            Wants::More => {
+                let limit = if decoder.began() {
+                    limits.gap
+                } else {
+                    limits.first_event
+                };
+                (limit, clock.monotonic().saturating_add(limit))
+            }
+        };
+        let silence = clock.sleep_until(until);
+        let chunk = tokio::select! {
+            biased;
+            chunk = body.next() => chunk,
+            () = silence => match decoder.wants() {
+                Wants::Rest | Wants::Nothing => break,
+                Wants::More if decoder.began() => return Err(failure::went_silent(&peer, limit)),
+                Wants::More => return Err(failure::no_first_event(&peer, limit)),
+            },
+        };
+        match chunk {
+            Some(Ok(bytes)) => {
+                for event in decoder.feed(&bytes) {
+                    if first_content.is_none() && is_content(&event) {
+                        first_content = Some(clock.monotonic().saturating_sub(started));
+                    }
+                    emit(out, event).await?;
+                }
+            }
+            Some(Err(problem)) => {
+                broken = Some(problem);
+                break;
+            }
+            None => break,
+        }
+    }
+    // Nothing more is wanted: closed here, not when our reader has taken the last events.
+    drop(body);
+
+    let verdict = decoder.finish();
+    for event in verdict.events {
+        emit(out, event).await?;
+    }
+    match verdict.end {
+        Ok(mut end) => {
+            end.timings.first_content_ms =
+                first_content.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+            Ok(end)
+        }
+        Err(super::fault::Fault::Truncated) => Err(failure::cut(
+            &peer,
+            broken
+                .as_ref()
+                .map(|problem| problem as &(dyn std::error::Error + 'static)),
+        )),
+        Err(fault) => Err(failure::faulty(&peer, &fault)),
+    }
+}
+
+fn is_content(event: &ModelEvent) -> bool {
+    match event {
+        ModelEvent::Text { .. } | ModelEvent::CallProgress { .. } | ModelEvent::Call { .. } => true,
+        ModelEvent::Sent | ModelEvent::Loading | ModelEvent::ReadingPrompt { .. } => false,
+    }
+}
+
+/// Waits for the reader: its pace is ours.
+async fn emit(out: &mpsc::Sender<ModelEvent>, event: ModelEvent) -> Result<(), AttemptError> {
+    out.send(event).await.map_err(|_| AttemptError {
+        // Only a turn that is gone has no receiver, and a turn that is gone has recorded why.
+        failure: protocol::Failure::new(
+            protocol::FailureCode::Aborted,
+            "The turn went away while its answer was being read.",
+        ),
+        retry: Retry::Never,
+    })
+}

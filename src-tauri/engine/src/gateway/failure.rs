@@ -1,0 +1,803 @@
+//! What went wrong, in words for the reader, and whether asking again may help.
+//!
+//! Invariant: total. Every status, body, error object and broken connection becomes one named failure with a sentence
+//! that says whose doing it was and what to do; the server's own words are bounded and hold no key.
+
+use std::{io, time::Duration};
+
+use protocol::{Dialect, Failure, FailureCode, Timestamp};
+
+use super::{
+    AttemptError, Retry,
+    fault::{EXCERPT_BYTES_MAX, Fault, Kind, Said, Unreadable, clip},
+    peer::{Distance, Peer},
+};
+
+/// Before a server that loads its model is asked again.
+const LOADING_WAIT: Duration = Duration::from_secs(2);
+
+/// A reply that is no answer, as it came.
+#[derive(Debug)]
+pub(super) struct Reply<'a> {
+    pub(super) status: u16,
+    /// Its first bytes.
+    pub(super) body: &'a str,
+    /// `Retry-After`, as it came.
+    pub(super) retry_after: Option<&'a str>,
+    /// Where a redirect points.
+    pub(super) location: Option<&'a str>,
+    /// Now, for dates and for [`Failure::retry_at`].
+    pub(super) wall: Timestamp,
+}
+
+/// What a refusal comes to.
+#[derive(Debug, PartialEq)]
+pub(super) struct Refusal {
+    pub(super) error: AttemptError,
+    /// The server only has to finish loading the model.
+    pub(super) loading: bool,
+}
+
+impl Refusal {
+    /// One that nothing can be done about.
+    pub(super) fn of(failure: Failure) -> Self {
+        AttemptError {
+            failure,
+            retry: Retry::Never,
+        }
+        .into()
+    }
+}
+
+impl From<AttemptError> for Refusal {
+    fn from(error: AttemptError) -> Self {
+        Self {
+            error,
+            loading: false,
+        }
+    }
+}
+
+/// A status other than success.
+pub(super) fn refused(peer: &Peer, reply: &Reply<'_>) -> Refusal {
+    let said = serde_json::from_str(reply.body)
+        .ok()
+        .and_then(|value| Said::read(&value));
+    let kind = Kind::of(reply.body);
+    let said = match (said, kind) {
+        (Some(said), _) => said,
+        (None, Kind::Text) => Said::words(reply.body),
+        (None, Kind::Page | Kind::Json) => Said::default(),
+    };
+    let loading = reply.status == 503 && said.message.to_lowercase().contains("loading model");
+    let wait = reply
+        .retry_after
+        .and_then(|text| retry_after(text, reply.wall));
+    let case = Case {
+        peer,
+        status: Some(reply.status),
+        page: kind == Kind::Page,
+        location: reply.location,
+        after_headers: false,
+        waits: wait.is_some(),
+    };
+    let mut error = if loading {
+        error(
+            FailureCode::ProviderError,
+            format!("{} is still loading {}.", peer.place(), peer.model()),
+            Retry::After(LOADING_WAIT),
+        )
+    } else {
+        case.judge(&said)
+    };
+    if let (Some(wait), Retry::Backoff | Retry::After(_)) = (wait, error.retry) {
+        error.retry = Retry::After(wait);
+        let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        let at = Timestamp::from_millis(reply.wall.millis().saturating_add(millis));
+        error.failure.retry_at = Some(at);
+        if error.failure.code == FailureCode::RateLimited {
+            error.failure.message = format!(
+                "{} asks to wait {} before the next request.",
+                peer.place(),
+                in_words(wait)
+            );
+        }
+    }
+    error.failure.detail = detail(peer, reply.body);
+    Refusal { error, loading }
+}
+
+/// A fault that the decoder found in an answer with status 200.
+pub(super) fn faulty(peer: &Peer, fault: &Fault) -> AttemptError {
+    match fault {
+        Fault::Truncated => cut(peer, None),
+        Fault::Said(said) => {
+            let case = Case {
+                peer,
+                status: said.status,
+                page: false,
+                location: None,
+                after_headers: true,
+                waits: false,
+            };
+            let mut error = case.judge(said);
+            error.failure.detail = detail(peer, &said.message);
+            error
+        }
+        Fault::Unreadable(unreadable) => not_a_reply(peer, unreadable),
+        Fault::TooLong => error(
+            FailureCode::BadStream,
+            format!(
+                "{} sent more in one piece than any answer needs; it was refused.",
+                peer.place()
+            ),
+            Retry::Never,
+        ),
+        Fault::Empty => error(
+            FailureCode::EmptyResponse,
+            format!(
+                "{} gave no answer: it ended properly and said nothing.",
+                peer.model()
+            ),
+            Retry::Never,
+        ),
+        Fault::CallsMissing => error(
+            FailureCode::BadStream,
+            format!(
+                "{} says that {} called a tool, but sent no call; the server lost it.",
+                peer.place(),
+                peer.model()
+            ),
+            Retry::Never,
+        ),
+    }
+}
+
+/// The connection ended before the answer did.
+pub(super) fn cut(peer: &Peer, why: Option<&(dyn std::error::Error + 'static)>) -> AttemptError {
+    let mut cut = error(
+        FailureCode::StreamCut,
+        format!(
+            "The connection to {} ended before the answer did.",
+            peer.place()
+        ),
+        Retry::Backoff,
+    );
+    cut.failure.detail = why.and_then(|why| detail(peer, &chain(why)));
+    cut
+}
+
+/// The address is none.
+pub(super) fn no_address(address: &str) -> Failure {
+    Failure::new(
+        FailureCode::ConnectFailed,
+        format!(
+            "\"{}\" is not an address; it should look like http://127.0.0.1:11434.",
+            clip(address, 200)
+        ),
+    )
+}
+
+/// The address holds a name or a password.
+pub(super) fn secret_in_address() -> Failure {
+    Failure::new(
+        FailureCode::ConnectFailed,
+        "The address holds a user name or password, and addresses are stored readably. Enter the key in its own field.",
+    )
+}
+
+/// The key cannot be sent.
+pub(super) fn no_key(peer: &Peer) -> AttemptError {
+    error(
+        FailureCode::KeyRejected,
+        format!(
+            "The key for {} holds characters that cannot be sent; paste it again.",
+            peer.name
+        ),
+        Retry::Never,
+    )
+}
+
+/// No connection within the limit.
+pub(super) fn no_connection(peer: &Peer, limit: Duration) -> AttemptError {
+    error(
+        FailureCode::ConnectFailed,
+        format!(
+            "Cannot reach {}: no connection within {}. {}",
+            peer.place(),
+            in_words(limit),
+            advice(peer)
+        ),
+        Retry::Never,
+    )
+}
+
+/// Silence before the answer's first event.
+pub(super) fn no_first_event(peer: &Peer, limit: Duration) -> AttemptError {
+    error(
+        FailureCode::FirstTokenTimeout,
+        format!(
+            "{} on {} did not start to answer within {}.",
+            peer.model(),
+            peer.place(),
+            in_words(limit)
+        ),
+        Retry::Never,
+    )
+}
+
+/// Silence after it.
+pub(super) fn went_silent(peer: &Peer, limit: Duration) -> AttemptError {
+    error(
+        FailureCode::IdleTimeout,
+        format!(
+            "{} went silent: nothing came from {} for {}.",
+            peer.model(),
+            peer.place(),
+            in_words(limit)
+        ),
+        Retry::Never,
+    )
+}
+
+/// The request did not get through: what reqwest says, in words.
+pub(super) fn unsent(peer: &Peer, problem: &reqwest::Error) -> AttemptError {
+    let why = Why::of(problem);
+    let detail = detail(peer, &chain(problem));
+    let mut failed = match why {
+        // It was reached, and hung up.
+        Why::Other if !problem.is_connect() && !problem.is_builder() => {
+            let mut failed = cut(peer, None);
+            failed.failure.message =
+                format!("{} closed the connection without an answer.", peer.place());
+            failed
+        }
+        Why::Reset => {
+            let mut failed = cut(peer, None);
+            failed.failure.message = format!("{} broke the connection off.", peer.place());
+            failed
+        }
+        Why::Refused | Why::Name | Why::Certificate | Why::Other => error(
+            FailureCode::ConnectFailed,
+            format!("Cannot reach {}: {}", peer.place(), why.words(peer)),
+            Retry::Never,
+        ),
+    };
+    failed.failure.detail = detail;
+    failed
+}
+
+enum Why {
+    Refused,
+    Name,
+    Certificate,
+    Reset,
+    Other,
+}
+
+impl Why {
+    fn of(problem: &reqwest::Error) -> Self {
+        let mut next: Option<&(dyn std::error::Error + 'static)> = Some(problem);
+        while let Some(cause) = next {
+            if let Some(io) = cause.downcast_ref::<io::Error>() {
+                match io.kind() {
+                    io::ErrorKind::ConnectionRefused => return Self::Refused,
+                    io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe => return Self::Reset,
+                    _ => {}
+                }
+                let inner = io
+                    .get_ref()
+                    .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+                if inner.is_some() {
+                    return Self::Certificate;
+                }
+            }
+            if cause.downcast_ref::<rustls::Error>().is_some() {
+                return Self::Certificate;
+            }
+            // The resolver's error has no type of its own.
+            if cause.to_string().contains("dns error") {
+                return Self::Name;
+            }
+            next = cause.source();
+        }
+        Self::Other
+    }
+
+    fn words(&self, peer: &Peer) -> String {
+        match (self, peer.distance) {
+            (Self::Refused, Distance::ThisMachine) => {
+                format!("nothing is listening there. {}", advice(peer))
+            }
+            (Self::Refused, Distance::LocalNetwork) => {
+                format!("the machine is there, but refuses the connection. {}", advice(peer))
+            }
+            (Self::Refused, Distance::Internet) => {
+                format!("the connection was refused. {}", advice(peer))
+            }
+            (Self::Name, _) => "no machine of that name is known. Check the address.".to_owned(),
+            (Self::Certificate, _) => {
+                "its certificate or its TLS is not acceptable. Check the address; a certificate of your own must be known to this system."
+                    .to_owned()
+            }
+            (Self::Reset | Self::Other, _) => format!("no connection. {}", advice(peer)),
+        }
+    }
+}
+
+fn advice(peer: &Peer) -> &'static str {
+    match (peer.distance, peer.dialect) {
+        (Distance::ThisMachine, Some(Dialect::Ollama)) => "Is Ollama running?",
+        (Distance::ThisMachine, _) => "Is the server running?",
+        (Distance::LocalNetwork, Some(Dialect::Ollama)) => {
+            "Is Ollama running there, and does it listen on the network (OLLAMA_HOST)?"
+        }
+        (Distance::LocalNetwork, _) => {
+            "Is the server running there, and does it listen on the network?"
+        }
+        (Distance::Internet, _) => "Check the address and this machine's connection.",
+    }
+}
+
+/// One refusal under judgement.
+struct Case<'a> {
+    peer: &'a Peer,
+    status: Option<u16>,
+    /// The body is a web page.
+    page: bool,
+    location: Option<&'a str>,
+    /// It came inside an answer that had begun well.
+    after_headers: bool,
+    /// The server said how long to wait.
+    waits: bool,
+}
+
+impl Case<'_> {
+    fn judge(&self, said: &Said) -> AttemptError {
+        let (peer, status) = (self.peer, self.status.unwrap_or(0));
+        let words = said.message.to_lowercase();
+        let has = |any: &[&str]| any.iter().any(|part| words.contains(part));
+        let tag = |any: &[&str]| any.iter().any(|t| said.kind == *t || said.code == *t);
+
+        if self.page {
+            return self.page(status);
+        }
+        if tag(&[
+            "exceed_context_size_error",
+            "context_length_exceeded",
+            "string_above_max_length",
+        ]) || (status != 429 && overflows(&words))
+        {
+            return self.overflow(said);
+        }
+        if status == 401
+            || tag(&[
+                "authentication_error",
+                "invalid_api_key",
+                "invalid_authentication",
+            ])
+            || has(&["invalid api key", "api key not valid", "incorrect api key"])
+        {
+            return error(
+                FailureCode::KeyRejected,
+                if peer.key.is_some() {
+                    format!(
+                        "{} refused the key. Check it in the settings.",
+                        peer.place()
+                    )
+                } else {
+                    format!("{} wants a key. Enter it in the settings.", peer.place())
+                },
+                Retry::Never,
+            );
+        }
+        if status == 402
+            || tag(&["insufficient_quota", "billing_error", "quota_exceeded"])
+            || (!self.waits
+                && has(&[
+                    "quota",
+                    "billing",
+                    "insufficient balance",
+                    "credit balance",
+                    "out of credits",
+                ]))
+        {
+            return self.with_words(
+                FailureCode::QuotaExceeded,
+                format!("The account at {} has reached its limit", peer.name),
+                said,
+                Retry::Never,
+            );
+        }
+        if status == 429
+            || tag(&[
+                "rate_limit_error",
+                "rate_limit_exceeded",
+                "too_many_requests",
+            ])
+            || has(&[
+                "maximum pending requests",
+                "rate limit",
+                "too many requests",
+            ])
+        {
+            return self.with_words(
+                FailureCode::RateLimited,
+                format!("{} has too much to do and asks to try later", peer.place()),
+                said,
+                Retry::Backoff,
+            );
+        }
+        if status == 403 {
+            return self.forbidden(said);
+        }
+        if tag(&["model_not_found"]) || lacks_model(&words, status) {
+            return error(
+                FailureCode::ModelNotFound,
+                self.unknown_model(),
+                Retry::Never,
+            );
+        }
+        if !self.after_headers && status >= 500 && fails_to_load(&words) {
+            return self.with_words(
+                FailureCode::ModelLoadFailed,
+                format!("{} could not load {}", peer.place(), peer.model()),
+                said,
+                Retry::Never,
+            );
+        }
+        // What llama.cpp answers with 500, though asking again cannot help.
+        if has(&["image input is not supported", "json.exception"]) {
+            return self.refuses(said);
+        }
+        match status {
+            300..=399 => error(
+                FailureCode::BadStream,
+                match self.location {
+                    Some(to) => format!(
+                        "{} points elsewhere: {}. If that is right, enter it as the address.",
+                        peer.place(),
+                        clip(to, 200)
+                    ),
+                    None => format!(
+                        "{} points elsewhere (status {status}). Check the address.",
+                        peer.place()
+                    ),
+                },
+                Retry::Never,
+            ),
+            404 | 405 => error(
+                FailureCode::BadStream,
+                format!(
+                    "{} has nothing at this path (status {status}). Check the address, and which kind of server it is.",
+                    peer.place()
+                ),
+                Retry::Never,
+            ),
+            501 => self.with_words(
+                FailureCode::ProviderError,
+                format!("{} cannot do this", peer.place()),
+                said,
+                Retry::Never,
+            ),
+            408 | 409 | 425 | 499 => self.with_words(
+                FailureCode::ProviderError,
+                format!("{} gave up (status {status})", peer.place()),
+                said,
+                Retry::Backoff,
+            ),
+            400..=498 => self.refuses(said),
+            _ if tag(&["invalid_request_error"]) => self.refuses(said),
+            _ => self.with_words(
+                FailureCode::ProviderError,
+                match self.status {
+                    Some(status) => format!("{} failed (status {status})", peer.place()),
+                    None => format!("{} failed", peer.place()),
+                },
+                said,
+                Retry::Backoff,
+            ),
+        }
+    }
+
+    fn page(&self, status: u16) -> AttemptError {
+        let place = self.peer.place();
+        match status {
+            401 => error(
+                FailureCode::KeyRejected,
+                format!("{place} asks for a login with a web page. Check the address and the key."),
+                Retry::Never,
+            ),
+            500..=599 => error(
+                FailureCode::ProviderError,
+                format!(
+                    "{place} answered with a web page (status {status}): something in between could not reach the server."
+                ),
+                Retry::Backoff,
+            ),
+            _ => error(
+                FailureCode::BadStream,
+                format!(
+                    "{place} answered with a web page (status {status}): this is not a model's reply. Check the address."
+                ),
+                Retry::Never,
+            ),
+        }
+    }
+
+    fn forbidden(&self, said: &Said) -> AttemptError {
+        let peer = self.peer;
+        if peer.dialect == Some(Dialect::Ollama) && said.message.is_empty() {
+            return error(
+                FailureCode::KeyRejected,
+                format!(
+                    "{} does not let this machine in (status 403). Ollama allows other hosts by OLLAMA_HOST and OLLAMA_ORIGINS.",
+                    peer.place()
+                ),
+                Retry::Never,
+            );
+        }
+        self.with_words(
+            FailureCode::KeyRejected,
+            format!(
+                "{} does not allow this (status 403). Check the key",
+                peer.place()
+            ),
+            said,
+            Retry::Never,
+        )
+    }
+
+    fn overflow(&self, said: &Said) -> AttemptError {
+        let model = self.peer.model();
+        let sizes = match (said.prompt_tokens, said.context_tokens) {
+            (Some(used), Some(room)) => {
+                format!(": it has {used} tokens, and there is room for {room}")
+            }
+            _ => String::new(),
+        };
+        error(
+            FailureCode::ContextOverflow,
+            format!("The conversation does not fit the context of {model}{sizes}."),
+            Retry::Never,
+        )
+    }
+
+    fn unknown_model(&self) -> String {
+        let (place, model) = (self.peer.place(), self.peer.model());
+        match self.peer.dialect {
+            Some(Dialect::Ollama) => {
+                format!("{place} has no model {model}. Get it with `ollama pull {model}`.")
+            }
+            Some(Dialect::OpenAiChat) | None => {
+                format!("{place} has no model {model}. Choose one that it offers.")
+            }
+        }
+    }
+
+    fn refuses(&self, said: &Said) -> AttemptError {
+        self.with_words(
+            FailureCode::BadRequest,
+            format!("{} refused the request", self.peer.place()),
+            said,
+            Retry::Never,
+        )
+    }
+
+    /// `sentence`, with the server's words after it if there are any.
+    fn with_words(
+        &self,
+        code: FailureCode,
+        sentence: String,
+        said: &Said,
+        retry: Retry,
+    ) -> AttemptError {
+        let words = redacted(self.peer, clip(said.message.trim(), SENTENCE_BYTES_MAX));
+        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        let message = match words.as_str() {
+            "" => format!("{sentence}."),
+            words if words.ends_with(['.', '!', '?', '。']) => format!("{sentence}: {words}"),
+            words => format!("{sentence}: {words}."),
+        };
+        error(code, message, retry)
+    }
+}
+
+/// A server's words inside a sentence; all of them are in the detail.
+const SENTENCE_BYTES_MAX: usize = 400;
+
+fn not_a_reply(peer: &Peer, unreadable: &Unreadable) -> AttemptError {
+    let (what, hint) = match unreadable.kind {
+        Kind::Page => (
+            "a web page",
+            "a login page or a proxy may be in between. Check the address.",
+        ),
+        Kind::Json => (
+            "JSON of another kind",
+            "check the address, and which kind of server it is.",
+        ),
+        Kind::Text => (
+            "plain text",
+            "check the address, and which kind of server it is.",
+        ),
+    };
+    let mut failed = error(
+        FailureCode::BadStream,
+        format!(
+            "{} answered with {what} ({} bytes): this is not a model's reply; {hint}",
+            peer.place(),
+            unreadable.bytes
+        ),
+        Retry::Never,
+    );
+    failed.failure.detail = detail(peer, &unreadable.excerpt);
+    failed
+}
+
+/// How servers say that the prompt is too long, in the words of many of them.
+fn overflows(words: &str) -> bool {
+    const PLAIN: [&str; 12] = [
+        "context length",
+        "context size",
+        "context window",
+        "maximum context",
+        "prompt is too long",
+        "prompt too long",
+        "input is too long",
+        "too many tokens",
+        "longer than the context",
+        "exceeds the available context",
+        "maximum number of tokens",
+        "n_ctx",
+    ];
+    const CHINESE: [&str; 4] = ["上下文", "超出最大长度", "输入过长", "最大长度限制"];
+    let over = [
+        "exceed",
+        "too long",
+        "too large",
+        "longer",
+        "maximum",
+        "max",
+        "reduce",
+        "limit",
+        "overflow",
+    ];
+    (PLAIN.iter().any(|part| words.contains(part)) && over.iter().any(|part| words.contains(part)))
+        || words.contains("too many tokens")
+        || CHINESE.iter().any(|part| words.contains(part))
+}
+
+fn lacks_model(words: &str, status: u16) -> bool {
+    let missing = [
+        "not found",
+        "does not exist",
+        "not exist",
+        "unknown",
+        "no such",
+        "not available",
+    ];
+    (matches!(status, 0 | 400 | 404 | 422)
+        && words.contains("model")
+        && missing.iter().any(|part| words.contains(part)))
+        || words.contains("no models loaded")
+}
+
+fn fails_to_load(words: &str) -> bool {
+    [
+        "requires more system memory",
+        "error loading model",
+        "failed to load",
+        "unable to load",
+        "could not load",
+        "runner process has terminated",
+        "runner has unexpectedly stopped",
+        "timed out waiting for",
+        "cudamalloc",
+        "out of memory",
+        "unsupported model",
+        "invalid magic",
+    ]
+    .iter()
+    .any(|part| words.contains(part))
+}
+
+fn error(code: FailureCode, message: String, retry: Retry) -> AttemptError {
+    AttemptError {
+        failure: Failure::new(code, message),
+        retry,
+    }
+}
+
+fn redacted(peer: &Peer, text: &str) -> String {
+    match &peer.key {
+        Some(key) => key.redact(text.to_owned()),
+        None => text.to_owned(),
+    }
+}
+
+/// A server's own words, bounded, without the key; redacted before they are cut, so that no part of a key is left.
+fn detail(peer: &Peer, text: &str) -> Option<String> {
+    let text = redacted(peer, text.trim());
+    (!text.is_empty()).then(|| clip(&text, EXCERPT_BYTES_MAX).to_owned())
+}
+
+/// An error with all its causes; reqwest's own words name the URL, which is not repeated.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut words = Vec::new();
+    let mut next = match error.downcast_ref::<reqwest::Error>() {
+        Some(outer) => std::error::Error::source(outer),
+        None => Some(error),
+    };
+    while let Some(cause) = next {
+        words.push(cause.to_string());
+        next = cause.source();
+    }
+    words.join(": ")
+}
+
+/// A duration as a person says it.
+fn in_words(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} minutes", seconds / 60),
+        _ => format!("{} hours", seconds / 3600),
+    }
+}
+
+/// How long `Retry-After` asks to wait: seconds or a date. Nothing sensible, or no wait at all, is the usual wait.
+fn retry_after(text: &str, wall: Timestamp) -> Option<Duration> {
+    let text = text.trim();
+    if let Ok(seconds) = text.parse::<f64>() {
+        // `try_from` refuses what is negative, not a number or beyond all counting.
+        let wait = Duration::try_from_secs_f64(seconds.ceil()).ok()?;
+        return (!wait.is_zero()).then_some(wait);
+    }
+    let at = http_date(text)?;
+    let millis = at.saturating_mul(1000).saturating_sub(wall.millis());
+    u64::try_from(millis)
+        .ok()
+        .filter(|ms| *ms > 0)
+        .map(Duration::from_millis)
+}
+
+/// Seconds since 1970 of `Sun, 06 Nov 1994 08:49:37 GMT`; the two older forms are not sent any more.
+fn http_date(text: &str) -> Option<i64> {
+    let mut words = text.split_whitespace();
+    let (_day_name, day, month, year, time) = (
+        words.next()?,
+        words.next()?,
+        words.next()?,
+        words.next()?,
+        words.next()?,
+    );
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let month = i64::try_from(MONTHS.iter().position(|m| *m == month)?).ok()?;
+    let (day, year): (i64, i64) = (day.parse().ok()?, year.parse().ok()?);
+    let mut clock = time.split(':').map(|part| part.parse::<i64>().ok());
+    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
+    let sane = (1970..10_000).contains(&year)
+        && (1..=31).contains(&day)
+        && (0..24).contains(&hour)
+        && (0..60).contains(&minute)
+        && (0..=60).contains(&second);
+    if !sane {
+        return None;
+    }
+    // Days since 1970 in the proleptic Gregorian calendar, with years that begin in March.
+    let (year, month) = if month < 2 {
+        (year - 1, month + 10)
+    } else {
+        (year, month - 2)
+    };
+    let days =
+        365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+}
+
+#[cfg(test)]
+mod tests;

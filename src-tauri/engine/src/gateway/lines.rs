@@ -1,0 +1,126 @@
+//! The line codec under both dialects: bytes in, whole lines out.
+//!
+//! Invariant: lines do not depend on how bytes arrive. `\n`, `\r\n` and a lone `\r` end a line, a byte order mark is
+//! dropped, a line becomes text only when it is whole, so no character is ever cut; bytes that are not UTF-8 become
+//! `U+FFFD`. One line holds at most [`LINE_BYTES_MAX`] bytes of memory.
+
+/// Ollama's own limit for one line is 8 MB; nothing a server says has a right to more of our memory.
+pub(super) const LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// A line was longer than [`LINE_BYTES_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooLong;
+
+/// Cuts bytes into lines.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    partial: Vec<u8>,
+    /// The last byte was `\r`: a `\n` right after it belongs to it.
+    after_cr: bool,
+    /// The first line is out, so a byte order mark is text from here on.
+    begun: bool,
+}
+
+impl Lines {
+    /// Adds the lines that end in `bytes` to `lines`.
+    ///
+    /// # Errors
+    /// [`TooLong`]; the lines before the long one have been added.
+    pub(super) fn feed(&mut self, bytes: &[u8], lines: &mut Vec<String>) -> Result<(), TooLong> {
+        let mut rest = bytes;
+        if self.after_cr && !rest.is_empty() {
+            self.after_cr = false;
+            rest = rest.strip_prefix(b"\n").unwrap_or(rest);
+        }
+        while let Some(end) = rest.iter().position(|b| matches!(b, b'\n' | b'\r')) {
+            let (line, ended) = rest.split_at(end);
+            self.keep(line)?;
+            lines.push(self.take());
+            rest = match ended {
+                [b'\r', b'\n', after @ ..] => after,
+                [b'\r'] => {
+                    self.after_cr = true;
+                    &[]
+                }
+                [_, after @ ..] => after,
+                [] => &[],
+            };
+        }
+        self.keep(rest)
+    }
+
+    /// What came after the last line end, if anything.
+    pub(super) fn finish(mut self) -> Option<String> {
+        if self.partial.is_empty() {
+            None
+        } else {
+            Some(self.take())
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
+        if self.partial.len().saturating_add(bytes.len()) > LINE_BYTES_MAX {
+            return Err(TooLong);
+        }
+        self.partial.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn take(&mut self) -> String {
+        let bytes = std::mem::take(&mut self.partial);
+        let mut line = match String::from_utf8(bytes) {
+            Ok(line) => line,
+            Err(broken) => String::from_utf8_lossy(broken.as_bytes()).into_owned(),
+        };
+        if !std::mem::replace(&mut self.begun, true) && line.starts_with(BYTE_ORDER_MARK) {
+            line.remove(0);
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(pieces: &[&[u8]]) -> (Vec<String>, Option<String>) {
+        let (mut codec, mut lines) = (Lines::default(), Vec::new());
+        for piece in pieces {
+            codec.feed(piece, &mut lines).unwrap();
+        }
+        (lines, codec.finish())
+    }
+
+    #[test]
+    fn every_kind_of_line_end_is_one_line_end_wherever_the_read_was_cut() {
+        let text = "\u{feff}a\r\nb\nc\rd\r\r\nnaïve 日本語 👩‍👩‍👧‍👦".as_bytes();
+        let want = (
+            ["a", "b", "c", "d", ""].map(String::from).to_vec(),
+            Some("naïve 日本語 👩‍👩‍👧‍👦".to_owned()),
+        );
+        assert_eq!(cut(&[text]), want);
+        for at in 0..=text.len() {
+            let (head, tail) = text.split_at(at);
+            assert_eq!(cut(&[head, tail]), want, "cut at {at}");
+        }
+        let bytes: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(cut(&bytes), want);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced_and_the_rest_of_the_line_is_kept() {
+        assert_eq!(cut(&[b"a\xff\xe6b\n"]).0, vec!["a\u{fffd}\u{fffd}b"]);
+    }
+
+    #[test]
+    fn a_line_over_the_limit_is_refused_and_the_lines_before_it_are_kept() {
+        let (mut codec, mut lines) = (Lines::default(), Vec::new());
+        assert_eq!(codec.feed(b"one\n", &mut lines), Ok(()));
+        let block = vec![b'x'; LINE_BYTES_MAX];
+        assert_eq!(codec.feed(&block, &mut lines), Ok(()));
+        assert_eq!(codec.feed(b"x", &mut lines), Err(TooLong));
+        assert_eq!(lines, vec!["one"]);
+    }
+}

@@ -1,0 +1,348 @@
+//! What a provider offers: lists of models, read tolerantly from both dialects.
+//!
+//! Invariant: a name is sent back exactly as it was listed. What a server does not tell stays unknown.
+
+use std::time::Duration;
+
+use protocol::{Dialect, Failure, FailureCode, Model, Provider};
+use reqwest::{Url, header::SERVER};
+use serde_json::{Value, json};
+
+use super::{
+    answer::whole,
+    dial::{Dialer, Document},
+    failure::{self, Refusal},
+    fault::{Fault, Said, Unreadable},
+    join,
+    peer::Peer,
+};
+
+/// For a list: the server only has to look at its disk.
+const LIST_WAIT: Duration = Duration::from_secs(10);
+/// For a look in passing.
+const GLANCE_WAIT: Duration = Duration::from_secs(2);
+
+/// A list, and who gave it.
+pub(super) struct Offer {
+    pub(super) server: String,
+    pub(super) models: Vec<Model>,
+}
+
+/// What the provider offers.
+pub(super) async fn list(
+    dialer: &Dialer,
+    dialect: Dialect,
+    base: &str,
+    peer: &Peer,
+) -> Result<Vec<Model>, Failure> {
+    let offer = match dialect {
+        Dialect::Ollama => ollama(dialer, base, peer, LIST_WAIT).await,
+        Dialect::OpenAiChat => openai(dialer, base, peer, LIST_WAIT).await,
+    };
+    offer
+        .map(|offer| offer.models)
+        .map_err(|refusal| refusal.error.failure)
+}
+
+/// One model, with what only a closer look tells.
+pub(super) async fn one(
+    dialer: &Dialer,
+    provider: &Provider,
+    name: &str,
+    peer: &Peer,
+) -> Result<Model, Failure> {
+    let base = &provider.base_url;
+    let listed = list(dialer, provider.dialect, base, peer).await?;
+    let found = listed.into_iter().find(|model| model.name == name);
+    match provider.dialect {
+        Dialect::OpenAiChat => found.ok_or_else(|| {
+            Failure::new(
+                FailureCode::ModelNotFound,
+                format!("{} does not list a model {name}.", peer.place()),
+            )
+        }),
+        Dialect::Ollama => {
+            let mut model = found.unwrap_or_else(|| named(name));
+            let url = at(base, "/api/show").map_err(|refusal| refusal.error.failure)?;
+            let shown = dialer
+                .question(&url, &json!({ "model": name }), peer, LIST_WAIT)
+                .await
+                .and_then(|document| json_of(&document, peer))
+                .map_err(|refusal| refusal.error.failure)?;
+            if let Some(list) = shown.get("capabilities") {
+                model.capabilities = strings(list);
+            }
+            model.context_tokens = model.context_tokens.or_else(|| trained_context(&shown));
+            Ok(model)
+        }
+    }
+}
+
+/// Whether the model has to be loaded still; none if the server does not tell.
+pub(super) async fn is_loading(
+    dialer: &Dialer,
+    provider: &Provider,
+    name: &str,
+    peer: &Peer,
+) -> Option<bool> {
+    match provider.dialect {
+        Dialect::Ollama => {
+            let url = at(&provider.base_url, "/api/ps").ok()?;
+            // A status line is not worth a failure.
+            let document = dialer.get(&url, peer, GLANCE_WAIT).await.ok()?;
+            let running = json_of(&document, peer).ok()?;
+            let running = running.get("models")?.as_array()?;
+            Some(!running.iter().any(|entry| is_named(entry, name)))
+        }
+        Dialect::OpenAiChat => {
+            let offer = openai(dialer, &provider.base_url, peer, GLANCE_WAIT).await;
+            match offer {
+                Ok(offer) => {
+                    let model = offer.models.into_iter().find(|model| model.name == name)?;
+                    model.loaded.map(|loaded| !loaded)
+                }
+                Err(refusal) => refusal.loading.then_some(true),
+            }
+        }
+    }
+}
+
+/// Ollama: the list, with what of it is in memory.
+pub(super) async fn ollama(
+    dialer: &Dialer,
+    base: &str,
+    peer: &Peer,
+    limit: Duration,
+) -> Result<Offer, Refusal> {
+    let (tags, ps, version) = (
+        at(base, "/api/tags")?,
+        at(base, "/api/ps")?,
+        at(base, "/api/version")?,
+    );
+    let (tags, ps, version) = futures_util::join!(
+        dialer.get(&tags, peer, limit),
+        dialer.get(&ps, peer, limit),
+        dialer.get(&version, peer, limit),
+    );
+    let tags = tags?;
+    let list = json_of(&tags, peer)?;
+    let Some(list) = list.get("models").and_then(Value::as_array) else {
+        return Err(another_kind(&tags, peer));
+    };
+    // Old servers and proxies lack these two; the list is worth showing without them.
+    let running = ps.ok().and_then(|document| json_of(&document, peer).ok());
+    let version = version
+        .ok()
+        .and_then(|document| json_of(&document, peer).ok());
+    let running = running
+        .as_ref()
+        .and_then(|value| value.get("models"))
+        .and_then(Value::as_array);
+    let models = list
+        .iter()
+        .filter_map(|entry| {
+            let mut model = tagged(entry)?;
+            if let Some(running) = running {
+                let now = running.iter().find(|entry| is_named(entry, &model.name));
+                model.loaded = Some(now.is_some());
+                let in_force = now.and_then(|entry| whole(entry.get("context_length")));
+                model.context_tokens = in_force.or(model.context_tokens);
+            }
+            Some(model)
+        })
+        .collect();
+    let version = version
+        .as_ref()
+        .and_then(|value| value.get("version"))
+        .and_then(Value::as_str);
+    Ok(Offer {
+        server: version.map_or_else(
+            || "Ollama".to_owned(),
+            |version| format!("Ollama {version}"),
+        ),
+        models,
+    })
+}
+
+/// OpenAI-compatible: the list, with what llama.cpp, vLLM and LM Studio add to it.
+pub(super) async fn openai(
+    dialer: &Dialer,
+    base: &str,
+    peer: &Peer,
+    limit: Duration,
+) -> Result<Offer, Refusal> {
+    let document = dialer.get(&at(base, "/models")?, peer, limit).await?;
+    let value = json_of(&document, peer)?;
+    let list = value
+        .get("data")
+        .and_then(Value::as_array)
+        .or_else(|| value.as_array());
+    let Some(list) = list else {
+        return Err(another_kind(&document, peer));
+    };
+    let mut models: Vec<Model> = list.iter().filter_map(offered).collect();
+    // llama.cpp with one model says more of it in a second list, in Ollama's form.
+    for entry in value
+        .get("models")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        if let Some(model) = models.iter_mut().find(|model| is_named(entry, &model.name))
+            && let Some(more) = entry.get("capabilities")
+        {
+            model.capabilities = strings(more);
+        }
+    }
+    Ok(Offer {
+        server: server(&document, list),
+        models,
+    })
+}
+
+fn at(base: &str, path: &str) -> Result<Url, Refusal> {
+    join(base, path).ok_or_else(|| Refusal::of(failure::no_address(base)))
+}
+
+fn json_of(document: &Document, peer: &Peer) -> Result<Value, Refusal> {
+    let value = serde_json::from_slice(&document.body).map_err(|_| another_kind(document, peer))?;
+    match Said::read(&value) {
+        Some(said) => Err(failure::faulty(peer, &Fault::Said(said)).into()),
+        None => Ok(value),
+    }
+}
+
+fn another_kind(document: &Document, peer: &Peer) -> Refusal {
+    let unreadable = Unreadable::new(&String::from_utf8_lossy(&document.body));
+    failure::faulty(peer, &Fault::Unreadable(unreadable)).into()
+}
+
+fn named(name: &str) -> Model {
+    Model {
+        name: name.to_owned(),
+        loaded: None,
+        size_bytes: None,
+        context_tokens: None,
+        parameters: None,
+        quantization: None,
+        capabilities: Vec::new(),
+    }
+}
+
+/// An entry of `/api/tags`.
+fn tagged(entry: &Value) -> Option<Model> {
+    let mut model = named(text(entry, "name").or_else(|| text(entry, "model"))?);
+    let details = entry.get("details").unwrap_or(&Value::Null);
+    // Stubs of cloud models have no size here.
+    model.size_bytes = whole(entry.get("size")).filter(|bytes| *bytes > 0);
+    model.context_tokens = whole(details.get("context_length"));
+    model.parameters = text(details, "parameter_size").map(str::to_owned);
+    model.quantization = text(details, "quantization_level").map(str::to_owned);
+    model.capabilities = entry.get("capabilities").map(strings).unwrap_or_default();
+    Some(model)
+}
+
+/// An entry of `/v1/models`.
+fn offered(entry: &Value) -> Option<Model> {
+    let mut model = named(text(entry, "id")?);
+    let meta = entry.get("meta").unwrap_or(&Value::Null);
+    let state = entry.get("status").and_then(|status| text(status, "value"));
+    model.loaded = match state.or_else(|| text(entry, "state")) {
+        Some("loaded") => Some(true),
+        Some(_) => Some(false),
+        // A llama.cpp with one model tells its context, for it has it.
+        None => whole(meta.get("n_ctx")).map(|_| true),
+    };
+    model.size_bytes = whole(meta.get("size"));
+    model.context_tokens = [
+        meta.get("n_ctx"),
+        meta.get("n_ctx_train"),
+        entry.get("loaded_context_length"),
+        entry.get("max_model_len"),
+        entry.get("max_context_length"),
+        entry.get("context_length"),
+    ]
+    .into_iter()
+    .find_map(whole);
+    model.parameters = whole(meta.get("n_params")).map(rounded);
+    model.quantization = text(entry, "quantization").map(str::to_owned);
+    model.capabilities = entry.get("capabilities").map(strings).unwrap_or_default();
+    Some(model)
+}
+
+/// "135M", "7.2B".
+fn rounded(parameters: u64) -> String {
+    match parameters {
+        0..1_000_000 => parameters.to_string(),
+        1_000_000..1_000_000_000 => format!("{}M", (parameters + 500_000) / 1_000_000),
+        _ => {
+            let tenths = (parameters + 50_000_000) / 100_000_000;
+            format!("{}.{}B", tenths / 10, tenths % 10)
+        }
+    }
+}
+
+fn server(document: &Document, list: &[Value]) -> String {
+    let header = document
+        .headers
+        .get(SERVER)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let owner = list
+        .iter()
+        .find_map(|entry| text(entry, "owned_by"))
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let is = |name: &str| header.contains(name) || owner.contains(name);
+    if is("llama.cpp") || is("llamacpp") {
+        "llama.cpp"
+    } else if is("vllm") {
+        "vLLM"
+    } else if is("koboldcpp") {
+        "KoboldCpp"
+    } else if is("sglang") {
+        "SGLang"
+    } else if owner == "organization_owner" {
+        "LM Studio"
+    } else {
+        "OpenAI-compatible server"
+    }
+    .to_owned()
+}
+
+/// `<general.architecture>.context_length` of `/api/show`.
+fn trained_context(shown: &Value) -> Option<u64> {
+    let facts = shown.get("model_info")?;
+    let architecture = text(facts, "general.architecture")?;
+    whole(facts.get(format!("{architecture}.context_length")))
+}
+
+/// Ollama compares names without case, and a missing tag is `latest`.
+fn is_named(entry: &Value, name: &str) -> bool {
+    let full = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        let last = name.rsplit('/').next().unwrap_or_default();
+        if last.contains(':') {
+            name
+        } else {
+            name + ":latest"
+        }
+    };
+    ["name", "model"]
+        .iter()
+        .filter_map(|field| text(entry, field))
+        .any(|listed| full(listed) == full(name))
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    value.get(name)?.as_str().filter(|text| !text.is_empty())
+}
+
+fn strings(list: &Value) -> Vec<String> {
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|item| item.as_str().map(str::to_owned))
+        .collect()
+}

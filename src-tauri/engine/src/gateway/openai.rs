@@ -1,0 +1,518 @@
+//! OpenAI-compatible chat completions: server-sent events, as llama.cpp, vLLM, LM Studio, Ollama's `/v1` and the rest
+//! really send them.
+//!
+//! Invariant: a `finish_reason` or `[DONE]` ends an answer, nothing else does. A plain JSON answer to a request for a
+//! stream is an answer; a web page or a proxy's words are not, whatever status and content type they came with.
+//! Never relied on: `choices[0]` being there, `content` being a string, a chunk's order of keys, a last blank line.
+
+use protocol::{FinishReason, Provider, Think};
+use serde_json::{Map, Value, json};
+
+use super::{
+    Message, ModelEvent, ModelRequest, ToolSpec,
+    answer::{Answer, Verdict, Wants, whole},
+    fault::{EXCERPT_BYTES_MAX, Fault, Kind, Said, Unreadable, clip},
+    lines::LINE_BYTES_MAX,
+    ollama::PAGE_BYTES_MAX,
+    sse::{Frame, Frames},
+};
+
+/// Whether to ask for the usage: a few old servers refuse what they do not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AskUsage {
+    Yes,
+    No,
+}
+
+/// The body of a chat request.
+pub(super) fn encode(provider: &Provider, request: &ModelRequest, usage: AskUsage) -> Value {
+    let messages: Vec<Value> = request.messages.iter().filter_map(message).collect();
+    let mut body = Map::new();
+    body.insert("model".into(), request.model.clone().into());
+    body.insert("messages".into(), messages.into());
+    body.insert("stream".into(), true.into());
+    match usage {
+        AskUsage::Yes => {
+            body.insert("stream_options".into(), json!({ "include_usage": true }));
+        }
+        AskUsage::No => {}
+    }
+    // The switch that llama.cpp, vLLM and SGLang have in common.
+    let kwargs = |on: bool| json!({ "enable_thinking": on });
+    match provider.think {
+        Think::ServerDefault => None,
+        Think::On => body.insert("chat_template_kwargs".into(), kwargs(true)),
+        Think::Off => body.insert("chat_template_kwargs".into(), kwargs(false)),
+    };
+    if !request.tools.is_empty() {
+        body.insert("tools".into(), tools(&request.tools));
+    }
+    body.into()
+}
+
+/// Tools as both dialects are told of them.
+pub(super) fn tools(tools: &[ToolSpec]) -> Value {
+    tools
+        .iter()
+        .map(|tool| {
+            json!({
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": super::ollama::object(&tool.parameters),
+                },
+            })
+        })
+        .collect()
+}
+
+fn message(message: &Message) -> Option<Value> {
+    Some(match message {
+        Message::System { text } => json!({ "role": "system", "content": text }),
+        Message::User { text } => json!({ "role": "user", "content": text }),
+        Message::Assistant { text, calls } if calls.is_empty() => {
+            if text.is_empty() {
+                return None;
+            }
+            json!({ "role": "assistant", "content": text })
+        }
+        Message::Assistant { text, calls } => {
+            let calls: Vec<Value> = calls
+                .iter()
+                .map(|call| {
+                    json!({
+                        "id": call.call_id,
+                        "type": "function",
+                        "function": {
+                            "name": call.name,
+                            // A template that parses broken arguments fails the whole request.
+                            "arguments": super::ollama::object(&call.arguments).to_string(),
+                        },
+                    })
+                })
+                .collect();
+            // An empty text is refused by some servers, a missing one by others; null is in the contract.
+            let content = (!text.is_empty()).then_some(text);
+            json!({ "role": "assistant", "content": content, "tool_calls": calls })
+        }
+        Message::ToolResult { call_id, text, .. } => {
+            json!({ "role": "tool", "tool_call_id": call_id, "content": text })
+        }
+    })
+}
+
+/// Reads the answer to a chat request.
+pub(super) struct Decoder {
+    form: Form,
+    answer: Answer,
+    /// A proper frame came.
+    framed: bool,
+    /// `[DONE]` came, or the usage after the finish reason: there is nothing more to wait for.
+    done: bool,
+    /// Words between the frames.
+    stray: String,
+}
+
+/// What the body turned out to be, by its first byte.
+enum Form {
+    Unknown(Vec<u8>),
+    Events(Box<Frames>),
+    /// A JSON answer to a request for a stream.
+    Document(Vec<u8>),
+    Page(Unreadable),
+}
+
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+impl Decoder {
+    pub(super) fn new() -> Self {
+        Self {
+            form: Form::Unknown(Vec::new()),
+            answer: Answer::new(),
+            framed: false,
+            done: false,
+            stray: String::new(),
+        }
+    }
+
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<ModelEvent> {
+        let mut out = Vec::new();
+        if let Form::Unknown(head) = &mut self.form {
+            head.extend_from_slice(bytes);
+            if let Some((form, body)) = Form::of(head) {
+                self.form = form;
+                self.body(&body, &mut out);
+            }
+        } else {
+            self.body(bytes, &mut out);
+        }
+        out
+    }
+
+    pub(super) fn wants(&self) -> Wants {
+        if self.done || self.answer.has_fault() {
+            return Wants::Nothing;
+        }
+        match &self.form {
+            Form::Page(page) if page.bytes > PAGE_BYTES_MAX => Wants::Nothing,
+            Form::Page(_) => Wants::Rest,
+            Form::Unknown(_) | Form::Events(_) | Form::Document(_) if self.answer.is_over() => {
+                Wants::Rest
+            }
+            Form::Unknown(_) | Form::Events(_) | Form::Document(_) => Wants::More,
+        }
+    }
+
+    pub(super) fn began(&self) -> bool {
+        self.answer.began()
+    }
+
+    pub(super) fn finish(mut self) -> Verdict {
+        let mut events = Vec::new();
+        match std::mem::replace(&mut self.form, Form::Unknown(Vec::new())) {
+            Form::Unknown(_) => {}
+            Form::Page(page) => self.answer.fail(Fault::Unreadable(page)),
+            Form::Document(document) => self.document(&document, &mut events),
+            Form::Events(frames) => {
+                for frame in frames.finish() {
+                    self.frame(frame, Whole::Perhaps, &mut events);
+                }
+            }
+        }
+        if !self.stray.is_empty() {
+            let stray = std::mem::take(&mut self.stray);
+            let words = self.framed || stray.starts_with("proxy error");
+            self.answer.fail(match Kind::of(&stray) {
+                Kind::Text if words => Fault::Said(Said::words(&stray)),
+                Kind::Text | Kind::Page | Kind::Json => Fault::Unreadable(Unreadable::new(&stray)),
+            });
+        }
+        let mut verdict = self.answer.finish();
+        events.append(&mut verdict.events);
+        verdict.events = events;
+        verdict
+    }
+
+    fn body(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) {
+        let mut cut = Vec::new();
+        let too_long = match &mut self.form {
+            Form::Events(frames) => frames.feed(bytes, &mut cut).is_err(),
+            Form::Document(document) => {
+                let room = LINE_BYTES_MAX.saturating_sub(document.len());
+                document.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+                bytes.len() > room
+            }
+            Form::Page(page) => {
+                page.add(&String::from_utf8_lossy(bytes));
+                false
+            }
+            Form::Unknown(_) => false,
+        };
+        for frame in cut {
+            self.frame(frame, Whole::Surely, out);
+        }
+        if too_long {
+            self.answer.fail(Fault::TooLong);
+        }
+    }
+
+    fn frame(&mut self, frame: Frame, whole: Whole, out: &mut Vec<ModelEvent>) {
+        if self.done || self.answer.has_fault() {
+            return;
+        }
+        match frame {
+            Frame::Data { event, data } => self.data(&event, &data, whole, out),
+            Frame::Stray(line) => {
+                // llama.cpp's older way to report an error, and servers that leave `data:` out.
+                let json = line.strip_prefix("error:").unwrap_or(&line);
+                match serde_json::from_str::<Value>(json) {
+                    Ok(chunk @ Value::Object(_)) if json.len() == line.len() => {
+                        self.chunk(&chunk, out);
+                    }
+                    Ok(error) if json.len() != line.len() => {
+                        let said = Said::read(&json!({ "error": error }));
+                        self.answer.fail(Fault::Said(said.unwrap_or_default()));
+                    }
+                    Ok(_) | Err(_) => self.keep_stray(&line),
+                }
+            }
+        }
+    }
+
+    fn keep_stray(&mut self, line: &str) {
+        if !self.stray.is_empty() && self.stray.len() < EXCERPT_BYTES_MAX {
+            self.stray.push('\n');
+        }
+        let room = EXCERPT_BYTES_MAX.saturating_sub(self.stray.len());
+        self.stray.push_str(clip(line, room));
+    }
+
+    fn data(&mut self, event: &str, data: &str, whole: Whole, out: &mut Vec<ModelEvent>) {
+        let text = data.trim();
+        if text.is_empty() {
+            return;
+        }
+        if text == "[DONE]" {
+            self.answer.end(FinishReason::Unknown, out);
+            self.done = true;
+            return;
+        }
+        if let Ok(chunk) = serde_json::from_str::<Value>(text) {
+            if event == "error" && Said::read(&chunk).is_none() {
+                let said = Said::read(&json!({ "error": chunk }));
+                self.answer.fail(Fault::Said(said.unwrap_or_default()));
+            } else {
+                self.chunk(&chunk, out);
+            }
+            return;
+        }
+        if event == "error" {
+            self.answer.fail(Fault::Said(Said::words(text)));
+            return;
+        }
+        if text.contains('\n') {
+            // Events without the blank lines between them arrive as one.
+            for line in text.split('\n') {
+                if !self.done && !self.answer.has_fault() {
+                    self.data(event, line, whole, out);
+                }
+            }
+            return;
+        }
+        match whole {
+            Whole::Surely if !self.answer.is_over() => {
+                self.answer.fail(Fault::Unreadable(Unreadable::new(text)));
+            }
+            // What cannot be read of the last frame is missing, not wrong.
+            Whole::Surely | Whole::Perhaps => {}
+        }
+    }
+
+    fn document(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) {
+        let text = String::from_utf8_lossy(bytes);
+        match serde_json::from_str::<Value>(&text) {
+            Ok(Value::Array(list)) if list.iter().any(|item| Said::read(item).is_some()) => {
+                let said = list.iter().find_map(Said::read);
+                self.answer.fail(Fault::Said(said.unwrap_or_default()));
+            }
+            Ok(document) => {
+                self.chunk(&document, out);
+                if document.get("choices").is_some_and(Value::is_array) {
+                    // It is whole, or it would not have parsed.
+                    self.answer.end(FinishReason::Unknown, out);
+                } else {
+                    self.answer.fail(Fault::Unreadable(Unreadable::new(&text)));
+                }
+            }
+            Err(error) => {
+                let mut read = false;
+                for line in text.lines().filter(|line| !line.trim().is_empty()) {
+                    if line.trim() == "[DONE]" {
+                        read = true;
+                        self.data("message", line, Whole::Surely, out);
+                    } else if let Ok(chunk @ Value::Object(_)) = serde_json::from_str(line) {
+                        read = true;
+                        self.chunk(&chunk, out);
+                    }
+                }
+                if !read && !error.is_eof() {
+                    self.answer.fail(Fault::Unreadable(Unreadable::new(&text)));
+                }
+            }
+        }
+    }
+
+    fn chunk(&mut self, chunk: &Value, out: &mut Vec<ModelEvent>) {
+        let choices = chunk.get("choices").and_then(Value::as_array);
+        let is_chunk = choices.is_some_and(|list| !list.is_empty());
+        let said = match chunk.get("error") {
+            None if is_chunk => None,
+            None | Some(_) => Said::read(chunk),
+        };
+        if let Some(said) = said {
+            self.answer.fail(Fault::Said(said));
+            return;
+        }
+        self.framed = true;
+        let over = self.answer.is_over();
+        let measured = self.measure(chunk);
+        if over && measured {
+            self.done = true;
+        }
+        if let Some(progress) = chunk.get("prompt_progress")
+            && let (Some(done), Some(total)) = (
+                whole(progress.get("processed")),
+                whole(progress.get("total")),
+            )
+        {
+            out.push(ModelEvent::ReadingPrompt { done, total });
+        }
+        let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
+        for choice in choices.into_iter().flatten().filter(first) {
+            self.choice(choice, out);
+        }
+    }
+
+    fn choice(&mut self, choice: &Value, out: &mut Vec<ModelEvent>) {
+        let delta = match (choice.get("delta"), choice.get("message")) {
+            (Some(delta @ Value::Object(_)), _) => Some(delta),
+            // A whole message after deltas repeats them.
+            (_, Some(message @ Value::Object(_))) if !self.answer.began() => Some(message),
+            _ => None,
+        };
+        if let Some(delta) = delta {
+            self.delta(delta, out);
+        } else if let Some(text) = choice.get("text").and_then(Value::as_str) {
+            self.answer.content(text, out);
+        }
+        if let Some(said) = Said::read(choice) {
+            self.answer.fail(Fault::Said(said));
+        }
+        let reason = choice.get("finish_reason").and_then(Value::as_str);
+        match reason.unwrap_or_default() {
+            // Not yet. Some servers write the empty or the spelled-out null.
+            "" | "null" => {}
+            "error" | "abort" | "aborted" | "cancelled" => self.answer.fail(Fault::Said(
+                Said::words("the server gave the answer up without saying why"),
+            )),
+            reason => self.answer.end(finish(reason), out),
+        }
+    }
+
+    fn delta(&mut self, delta: &Value, out: &mut Vec<ModelEvent>) {
+        // The same thought under several names is one thought.
+        let mut thoughts: Vec<String> = Vec::new();
+        let mut think = |thought: String| {
+            if !thought.is_empty() && !thoughts.contains(&thought) {
+                thoughts.push(thought);
+            }
+        };
+        for name in ["reasoning_content", "reasoning", "thinking"] {
+            think(words(delta.get(name)));
+        }
+        think(words(delta.get("reasoning_details")));
+        let content = delta.get("content");
+        let (mut spoken, mut thought) = (String::new(), String::new());
+        match content {
+            Some(Value::Array(parts)) => {
+                for part in parts {
+                    match part.get("type").and_then(Value::as_str) {
+                        Some("thinking" | "reasoning") => thought.push_str(&words(Some(part))),
+                        Some(_) | None => spoken.push_str(&words(Some(part))),
+                    }
+                }
+            }
+            other => spoken = words(other),
+        }
+        think(thought);
+        for thought in thoughts {
+            self.answer.reasoning(&thought, out);
+        }
+        self.answer.content(&spoken, out);
+        self.answer.content(&words(delta.get("refusal")), out);
+        match delta.get("tool_calls") {
+            Some(Value::Array(calls)) => {
+                for call in calls {
+                    self.answer.call(call, out);
+                }
+            }
+            Some(call @ Value::Object(_)) => self.answer.call(call, out),
+            Some(_) | None => {}
+        }
+        if let Some(call @ Value::Object(_)) = delta.get("function_call") {
+            self.answer.call(call, out);
+        }
+    }
+
+    /// Whether the chunk tells the usage.
+    fn measure(&mut self, chunk: &Value) -> bool {
+        let timings = chunk.get("timings").filter(|t| t.is_object());
+        if let Some(timings) = timings {
+            let number = |name: &str| whole(timings.get(name));
+            let (cached, read) = (number("cache_n"), number("prompt_n"));
+            let usage = &mut self.answer.usage;
+            usage.cached_tokens = cached.or(usage.cached_tokens);
+            usage.prompt_tokens = read
+                .map(|read| read.saturating_add(cached.unwrap_or(0)))
+                .or(usage.prompt_tokens);
+            usage.completion_tokens = number("predicted_n").or(usage.completion_tokens);
+            self.answer.timings.prompt_ms = number("prompt_ms");
+            self.answer.timings.decode_ms = number("predicted_ms");
+        }
+        let Some(counted) = chunk.get("usage").filter(|u| u.is_object()) else {
+            return false;
+        };
+        let number = |name: &str| whole(counted.get(name));
+        let usage = &mut self.answer.usage;
+        usage.prompt_tokens = number("prompt_tokens").or(usage.prompt_tokens);
+        usage.completion_tokens = number("completion_tokens").or(usage.completion_tokens);
+        usage.cached_tokens = counted
+            .get("prompt_tokens_details")
+            .and_then(|details| whole(details.get("cached_tokens")))
+            .or_else(|| number("prompt_cache_hit_tokens"))
+            .or(usage.cached_tokens);
+        true
+    }
+}
+
+/// Whether a frame came with its end.
+#[derive(Clone, Copy)]
+enum Whole {
+    Surely,
+    Perhaps,
+}
+
+impl Form {
+    /// What the body is, and its bytes so far; none while only white space came.
+    fn of(head: &mut Vec<u8>) -> Option<(Self, Vec<u8>)> {
+        if BYTE_ORDER_MARK.starts_with(head) && head.len() < BYTE_ORDER_MARK.len() {
+            return None;
+        }
+        if head.starts_with(BYTE_ORDER_MARK) {
+            head.drain(..BYTE_ORDER_MARK.len());
+        }
+        let blank = head
+            .iter()
+            .take_while(|byte| byte.is_ascii_whitespace())
+            .count();
+        head.drain(..blank);
+        let form = match head.first()? {
+            b'<' => Self::Page(Unreadable {
+                kind: Kind::Page,
+                ..Unreadable::default()
+            }),
+            b'{' | b'[' => Self::Document(Vec::new()),
+            _ => Self::Events(Box::new(Frames::new())),
+        };
+        Some((form, std::mem::take(head)))
+    }
+}
+
+/// The text of a string, of `{"text": …}` and its relatives, or of a list of these.
+fn words(value: Option<&Value>) -> String {
+    match value {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => parts.iter().map(|part| words(Some(part))).collect(),
+        Some(Value::Object(fields)) => ["text", "thinking", "summary", "content", "refusal"]
+            .into_iter()
+            .find_map(|name| match fields.get(name) {
+                Some(inner @ (Value::String(_) | Value::Array(_))) => {
+                    Some(inner).map(|inner| words(Some(inner)))
+                }
+                _ => None,
+            })
+            .unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+fn finish(reason: &str) -> FinishReason {
+    match reason {
+        "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "STOP" => FinishReason::Stop,
+        "length" | "max_tokens" | "model_length" | "MAX_TOKENS" => FinishReason::Length,
+        "tool_calls" | "tool_use" | "function_call" => FinishReason::ToolCalls,
+        "content_filter" | "safety" | "SAFETY" | "refusal" => FinishReason::Filter,
+        _ => FinishReason::Unknown,
+    }
+}

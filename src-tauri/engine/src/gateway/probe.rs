@@ -1,0 +1,186 @@
+//! Finding servers: at an address a person typed, or on this machine's usual ports.
+//!
+//! Invariant: an Ollama is reported as one, however it was addressed, for only its own API can hold the model and its
+//! context steady. What is reported to work has answered with a list of models, and its base is ready for use.
+
+use std::time::Duration;
+
+use futures_util::{
+    StreamExt,
+    future::{Either, join_all},
+    stream::FuturesOrdered,
+};
+use protocol::{Dialect, Failure, FailureCode, ProbeReport};
+
+use super::{
+    address::{self, Place, USUAL_PORTS},
+    dial::Dialer,
+    failure::{self, Refusal},
+    join,
+    keys::ApiKey,
+    models::{self, Offer},
+    peer::Peer,
+};
+
+/// For an address somebody typed and waits for.
+const PROBE_WAIT: Duration = Duration::from_secs(4);
+/// For a port nobody may be listening on.
+const DISCOVER_WAIT: Duration = Duration::from_secs(1);
+
+/// Tries an address.
+pub(super) async fn probe(
+    dialer: &Dialer,
+    typed: &str,
+    believed: Option<Dialect>,
+    key: Option<ApiKey>,
+) -> ProbeReport {
+    let places = match address::places(typed) {
+        Ok(places) => places,
+        Err(failure) => return ProbeReport::Fails { failure },
+    };
+    let key = key.as_ref();
+    let mut reports: FuturesOrdered<_> = places
+        .iter()
+        .map(|place| visit(dialer, place, believed, key, PROBE_WAIT))
+        .collect();
+    let mut worst: Option<Failure> = None;
+    while let Some(report) = reports.next().await {
+        match report {
+            works @ ProbeReport::Works { .. } => return works,
+            ProbeReport::Fails { failure } => {
+                let better = worst
+                    .as_ref()
+                    .is_none_or(|w| telling(&failure) > telling(w));
+                if better {
+                    worst = Some(failure);
+                }
+            }
+        }
+    }
+    ProbeReport::Fails {
+        failure: worst.unwrap_or_else(|| failure::no_address(typed)),
+    }
+}
+
+/// Looks around on this machine.
+pub(super) async fn discover(dialer: &Dialer) -> Vec<ProbeReport> {
+    let places = USUAL_PORTS.map(|port| Place {
+        ollama: format!("http://localhost:{port}"),
+        openai: vec![format!("http://localhost:{port}/v1")],
+    });
+    let visits = places
+        .iter()
+        .map(|place| visit(dialer, place, None, None, DISCOVER_WAIT));
+    join_all(visits)
+        .await
+        .into_iter()
+        .filter(|report| matches!(report, ProbeReport::Works { .. }))
+        .collect()
+}
+
+/// Tries every base of one place at once.
+async fn visit(
+    dialer: &Dialer,
+    place: &Place,
+    believed: Option<Dialect>,
+    key: Option<&ApiKey>,
+    limit: Duration,
+) -> ProbeReport {
+    let ollama = Either::Left(async {
+        let offer = knock(dialer, Dialect::Ollama, &place.ollama, key, limit).await;
+        (Dialect::Ollama, &place.ollama, offer)
+    });
+    let openai = place.openai.iter().map(|base| {
+        Either::Right(async move {
+            let offer = knock(dialer, Dialect::OpenAiChat, base, key, limit).await;
+            (Dialect::OpenAiChat, base, offer)
+        })
+    });
+    let mut worst: Option<(Dialect, Failure)> = None;
+    for (dialect, base, offer) in join_all(std::iter::once(ollama).chain(openai)).await {
+        let refusal = match offer {
+            Ok(offer) => return works(offer, dialect, base),
+            // It is there, it speaks this dialect, and it will have models in a moment.
+            Err(refusal) if refusal.loading => {
+                let server = "llama.cpp, still loading its model".to_owned();
+                let models = Vec::new();
+                return works(
+                    Offer { server, models },
+                    Dialect::OpenAiChat,
+                    base_of(place, base),
+                );
+            }
+            Err(refusal) => refusal,
+        };
+        let failure = refusal.error.failure;
+        let rank =
+            |dialect: Dialect, failure: &Failure| (telling(failure), believed == Some(dialect));
+        let better = worst
+            .as_ref()
+            .is_none_or(|(d, f)| rank(dialect, &failure) > rank(*d, f));
+        if better {
+            worst = Some((dialect, failure));
+        }
+    }
+    match worst {
+        Some((_, failure)) => ProbeReport::Fails { failure },
+        None => ProbeReport::Fails {
+            failure: failure::no_address(&place.ollama),
+        },
+    }
+}
+
+/// A loading llama.cpp answers every path alike, so the base is the likeliest one.
+fn base_of<'a>(place: &'a Place, base: &'a str) -> &'a str {
+    place.openai.first().map_or(base, String::as_str)
+}
+
+async fn knock(
+    dialer: &Dialer,
+    dialect: Dialect,
+    base: &str,
+    key: Option<&ApiKey>,
+    limit: Duration,
+) -> Result<Offer, Refusal> {
+    let url = join(base, "").ok_or_else(|| Refusal::of(failure::no_address(base)))?;
+    let mut peer = Peer::at(&url);
+    peer.key = key.cloned();
+    match dialect {
+        Dialect::Ollama => models::ollama(dialer, base, &peer, limit).await,
+        Dialect::OpenAiChat => models::openai(dialer, base, &peer, limit).await,
+    }
+}
+
+fn works(offer: Offer, dialect: Dialect, base: &str) -> ProbeReport {
+    ProbeReport::Works {
+        server: offer.server,
+        dialect,
+        base_url: base.to_owned(),
+        models: offer.models,
+    }
+}
+
+/// How much a failure tells of what is there: a refused key more than a wrong path, that more than no connection.
+fn telling(failure: &Failure) -> u8 {
+    match failure.code {
+        FailureCode::ConnectFailed => 0,
+        FailureCode::StreamCut => 1,
+        FailureCode::BadStream => 2,
+        FailureCode::KeyRejected => 4,
+        FailureCode::ModelNotFound
+        | FailureCode::ModelLoadFailed
+        | FailureCode::FirstTokenTimeout
+        | FailureCode::IdleTimeout
+        | FailureCode::TurnTimeout
+        | FailureCode::EmptyResponse
+        | FailureCode::RateLimited
+        | FailureCode::QuotaExceeded
+        | FailureCode::BadRequest
+        | FailureCode::ContextOverflow
+        | FailureCode::ProviderError
+        | FailureCode::AllCandidatesFailed
+        | FailureCode::ToolLoop
+        | FailureCode::Panicked
+        | FailureCode::Aborted => 3,
+    }
+}
