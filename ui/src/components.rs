@@ -1,0 +1,21 @@
+//! What is drawn. Signals and callbacks go down; the desk is the one context.
+
+pub(crate) mod chat;
+pub(crate) mod settings;
+pub(crate) mod sidebar;
+pub(crate) mod toast;
+pub(crate) mod welcome;
+
+mod composer;
+mod failure;
+mod icons;
+mod markdown;
+mod message;
+mod model_picker;
+mod reasoning;
+mod status_line;
+mod tool_call;
+mod transcript;
+mod turn;
+
+pub(crate) use icons::{Glyph, Icon};

@@ -1,0 +1,299 @@
+//! The composer: where one writes. One per session, so that undo never crosses from one chat into another.
+//!
+//! Invariant: a text leaves the composer only for a receipt. Kept by: the field is cleared by the answer to the op, of
+//! exactly the text that was sent; a refusal changes nothing. The Enter of an input method never sends.
+//! A key costs the same however long the text is: the text is read when it is saved or sent, and not before.
+
+use std::{cell::Cell, rc::Rc};
+
+use leptos::{ev, html, prelude::*};
+use protocol::{ErrorCode, Op, OpId, SessionId};
+
+use crate::{
+    components::{
+        icons::{Glyph, Icon},
+        model_picker::ModelPicker,
+    },
+    desk::{Desk, use_desk},
+    drafts::Whose,
+    ipc::{self, CallError},
+    pane::Pane,
+};
+
+/// The Enter that ended a composition comes within this time after it; the next one is the writer's own.
+const COMPOSED_ENTER_MS: u64 = 150;
+
+/// What is being sent, until its fate is known. Sent again unchanged, it keeps its id, so that it cannot arrive twice.
+#[derive(Clone, PartialEq, Eq)]
+struct Sending {
+    op_id: OpId,
+    session: SessionId,
+    text: String,
+}
+
+/// The composer of `whose` session.
+#[component]
+pub(crate) fn Composer(whose: Whose) -> impl IntoView {
+    let desk = use_desk();
+    let field = NodeRef::<html::Textarea>::new();
+    let empty = RwSignal::new(true);
+    let hint = RwSignal::new(None::<&'static str>);
+    let busy = RwSignal::new(false);
+    let unsettled = StoredValue::new(None::<Sending>);
+    let composed_at = Rc::new(Cell::new(None::<u64>));
+
+    let running = Memo::new(move |_| {
+        desk.pane
+            .get()
+            .filter(|pane| Some(pane.session) == whose)
+            .and_then(|pane| pane.running.get())
+    });
+    let stopping = Memo::new(move |_| desk.pane.get().is_some_and(Pane::is_stopping));
+    // A hint about a running answer is over when the answer is.
+    Effect::new(move |_| {
+        if running.get().is_none() {
+            hint.set(None);
+        }
+    });
+
+    let changed = move || {
+        let Some(area) = field.get_untracked() else {
+            return;
+        };
+        empty.set(area.text_length() == 0);
+        ipc::fit_field(&area);
+    };
+    let fill = move |text: &str| {
+        if let Some(area) = field.get_untracked() {
+            area.set_value(text);
+            changed();
+        }
+    };
+
+    field.on_load(move |area| {
+        match desk.drafts.known(whose) {
+            Some(text) => fill(&text),
+            None => ipc::spawn(async move {
+                let text = desk.drafts.load(whose).await;
+                let untouched = field
+                    .try_get_untracked()
+                    .flatten()
+                    .is_some_and(|area| area.text_length() == 0);
+                if untouched && !text.is_empty() {
+                    fill(&text);
+                }
+            }),
+        }
+        // Focus is a courtesy; a field that cannot take it is focused by a click.
+        let _ = area.focus();
+    });
+    Effect::new(move |before: Option<u64>| {
+        let attention = desk.attention.get();
+        if before.is_some_and(|before| before != attention)
+            && let Some(area) = field.get_untracked()
+        {
+            // As above.
+            let _ = area.focus();
+        }
+        attention
+    });
+
+    let text_now = move || field.try_get_untracked().flatten().map(|area| area.value());
+    let save_now = move || {
+        if let Some(text) = text_now() {
+            desk.drafts.put(whose, text);
+        }
+    };
+    desk.on_leaving(save_now);
+    on_cleanup(save_now);
+
+    let send = move || {
+        if busy.get_untracked() {
+            return;
+        }
+        if running.get_untracked().is_some() {
+            hint.set(Some("Still answering – Esc stops it, then Enter sends"));
+            return;
+        }
+        let Some(text) = text_now().filter(|text| !text.trim().is_empty()) else {
+            return;
+        };
+        let Some(model) = desk.model_untracked() else {
+            hint.set(Some("Choose a model first"));
+            desk.open_models();
+            return;
+        };
+        let again = unsettled.get_value().filter(|sending| sending.text == text);
+        let sending = again.unwrap_or_else(|| Sending {
+            op_id: OpId::from_bits(ipc::random_bits()),
+            session: whose.unwrap_or_else(|| SessionId::from_bits(ipc::random_bits())),
+            text,
+        });
+        unsettled.set_value(Some(sending.clone()));
+        let op = match whose {
+            Some(session) => Op::SendMessage {
+                session,
+                text: sending.text.clone(),
+            },
+            None => Op::StartSession {
+                session: sending.session,
+                model: model.clone(),
+                text: sending.text.clone(),
+            },
+        };
+        hint.set(None);
+        busy.set(true);
+        desk.catalog.note_use(&model);
+        ipc::spawn(async move {
+            let answer = desk.submit_as(sending.op_id, op).await;
+            // The composer may be gone by now, the message is not: what follows asks before it writes.
+            busy.try_set(false);
+            match answer {
+                Ok(_) => {
+                    unsettled.try_update_value(|unsettled| *unsettled = None);
+                    desk.note_sent();
+                    clear(desk, whose, &sending, text_now(), fill);
+                }
+                Err(error) => {
+                    if let CallError::Refused(report) = &error {
+                        unsettled.try_update_value(|unsettled| *unsettled = None);
+                        if report.code == ErrorCode::TurnActive {
+                            hint.try_set(Some("Still answering – Esc stops it, then Enter sends"));
+                            return;
+                        }
+                    }
+                    desk.tell(&error);
+                }
+            }
+        });
+    };
+
+    let composed = Rc::clone(&composed_at);
+    let on_keydown = move |event: ev::KeyboardEvent| {
+        if event.key() != "Enter" || ipc::is_composing(&event) {
+            return;
+        }
+        // WebKit ends the composition before it reports the very Enter that ended it.
+        let ended_it = composed
+            .take()
+            .is_some_and(|at| ipc::now_ms().saturating_sub(at) < COMPOSED_ENTER_MS);
+        if ended_it {
+            event.prevent_default();
+            return;
+        }
+        if event.shift_key() || event.alt_key() {
+            return;
+        }
+        event.prevent_default();
+        send();
+    };
+    let composed = Rc::clone(&composed_at);
+    let on_compositionend = move |_| composed.set(Some(ipc::now_ms()));
+    // A released key belongs to the press that may have ended a composition; what comes next is another press.
+    let on_keyup = move |_| composed_at.set(None);
+
+    let name = match whose {
+        Some(_) => "Message",
+        None => "First message of a new chat",
+    };
+    view! {
+        <form
+            class="composer"
+            aria-label="Write a message"
+            on:submit=move |event: ev::SubmitEvent| {
+                event.prevent_default();
+                send();
+            }
+        >
+            <div class="composer-box">
+                <textarea
+                    node_ref=field
+                    class="composer-text"
+                    data-testid="composer"
+                    rows="1"
+                    dir="auto"
+                    aria-label=name
+                    aria-describedby="composer-hint"
+                    placeholder="Write a message"
+                    autocomplete="off"
+                    on:input=move |_| {
+                        changed();
+                        desk.drafts.touch(whose, text_now);
+                    }
+                    on:keydown=on_keydown
+                    on:keyup=on_keyup
+                    on:compositionend=on_compositionend
+                    on:blur=move |_| save_now()
+                />
+                <div class="composer-row">
+                    <ModelPicker />
+                    <span class="composer-hint hint" id="composer-hint" role="status">
+                        {move || hint.get()}
+                    </span>
+                    {move || match running.get() {
+                        Some(_) => {
+                            view! {
+                                <button
+                                    type="button"
+                                    class="send-button is-stop"
+                                    data-testid="stop"
+                                    aria-label="Stop"
+                                    title="Stop (Esc)"
+                                    disabled=move || stopping.get()
+                                    on:click=move |_| desk.stop()
+                                >
+                                    <Glyph icon=Icon::Stop />
+                                </button>
+                            }
+                                .into_any()
+                        }
+                        None => {
+                            view! {
+                                <button
+                                    type="submit"
+                                    class="send-button"
+                                    data-testid="send"
+                                    aria-label="Send"
+                                    title="Send (Enter)"
+                                    disabled=move || empty.get() || busy.get()
+                                >
+                                    <Glyph icon=Icon::Send />
+                                </button>
+                            }
+                                .into_any()
+                        }
+                    }}
+                </div>
+            </div>
+        </form>
+    }
+}
+
+/// Takes the text that was sent out of the composer; what was typed behind it meanwhile stays.
+fn clear(
+    desk: Desk,
+    whose: Whose,
+    sending: &Sending,
+    text_now: Option<String>,
+    fill: impl Fn(&str),
+) {
+    let now = text_now
+        .or_else(|| desk.drafts.known(whose))
+        .unwrap_or_default();
+    let rest = now.strip_prefix(sending.text.as_str()).unwrap_or(&now);
+    match whose {
+        Some(_) => {
+            fill(rest);
+            desk.drafts.put(whose, rest.to_owned());
+        }
+        None => {
+            fill("");
+            desk.drafts.put(None, String::new());
+            desk.drafts.put(Some(sending.session), rest.to_owned());
+            // Who went elsewhere meanwhile stays there; the new chat is in the list.
+            if desk.session.get_untracked().is_none() {
+                desk.open(sending.session);
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Reasoning, folded to one line with the time it took. Its text is drawn only where somebody unfolds it.
+
+use leptos::prelude::*;
+use transcript::words;
+
+use crate::{
+    components::{
+        icons::{Glyph, Icon},
+        markdown::pieces,
+        status_line::seconds,
+    },
+    desk::sentence,
+    ipc,
+    pane::ReasoningCell,
+};
+
+/// As for code: it comes fast, and in lines.
+const PIECE_BYTES: usize = 512;
+
+/// One reasoning block.
+#[component]
+pub(crate) fn Reasoning(reasoning: ReasoningCell) -> impl IntoView {
+    let unfolded = RwSignal::new(false);
+    let open = Memo::new(move |_| reasoning.ended_at.get().is_none());
+    let line = move || {
+        let began_at = reasoning.began_at;
+        let took_ms = match reasoning.ended_at.get() {
+            Some(ended_at) => ended_at.millis_since(began_at),
+            None => ipc::wall().millis_since(began_at),
+        };
+        sentence(&words::reasoning(open.get(), took_ms))
+    };
+    view! {
+        <div class="reasoning" data-testid="reasoning">
+            <button
+                type="button"
+                class="fold"
+                class:is-open=unfolded
+                aria-expanded=move || if unfolded.get() { "true" } else { "false" }
+                on:click=move |_| unfolded.update(|unfolded| *unfolded = !*unfolded)
+            >
+                <Glyph icon=Icon::Chevron />
+                {move || {
+                    let line = if open.get() { seconds(line) } else { Signal::derive(line) };
+                    view! { <span class="fold-words">{line}</span> }
+                }}
+            </button>
+            {move || {
+                unfolded
+                    .get()
+                    .then(|| {
+                        view! {
+                            <div class="reasoning-text" dir="auto">
+                                {move || {
+                                    reasoning.text.with(|text| pieces(text, PIECE_BYTES, '\n'))
+                                }}
+                            </div>
+                        }
+                    })
+            }}
+        </div>
+    }
+}

@@ -1,0 +1,672 @@
+//! The settings: model servers, where everything is kept, and the shortcuts.
+
+use leptos::{ev, html, prelude::*};
+use protocol::{About, Dialect, Op, ProbeArgs, ProbeReport, Provider, Think};
+
+use crate::{
+    components::{
+        failure::FailureWords,
+        icons::{Glyph, Icon},
+        sidebar::chord,
+    },
+    desk::{SettingsPart, name_of_address, new_provider, sentence, use_desk},
+    ipc::{self, CallError},
+};
+
+/// A test asks several addresses in turn, each with a limit of the gateway's own.
+const PROBE_LIMIT_MS: u64 = 45_000;
+
+/// What a test of an address has come to.
+#[derive(Clone, PartialEq, Eq)]
+enum Test {
+    Untried,
+    Asking,
+    Answered(ProbeReport),
+    Lost(String),
+}
+
+/// The page.
+#[component]
+pub(crate) fn Settings(part: SettingsPart) -> impl IntoView {
+    let desk = use_desk();
+    let editing = RwSignal::new(None::<protocol::ProviderId>);
+    let shortcuts = NodeRef::<html::Section>::new();
+    shortcuts.on_load(move |section| match part {
+        SettingsPart::Servers => {}
+        SettingsPart::Shortcuts => section.scroll_into_view(),
+    });
+    let providers = desk.library.providers;
+    view! {
+        <div class="settings" data-testid="settings-page">
+            <div class="settings-column">
+                <h1 class="settings-title">"Settings"</h1>
+
+                <section class="settings-part" aria-labelledby="servers-heading">
+                    <h2 class="settings-heading" id="servers-heading">"Model servers"</h2>
+                    <p class="hint">
+                        "The computers that run your models. Holdfast talks to them directly and to nobody else."
+                    </p>
+                    <ul class="server-list">
+                        <For
+                            each=move || providers.get()
+                            key=row_key
+                            let:provider
+                        >
+                            <ServerEntry provider editing />
+                        </For>
+                    </ul>
+                    <AddServer />
+                </section>
+
+                <section
+                    class="settings-part"
+                    aria-labelledby="shortcuts-heading"
+                    node_ref=shortcuts
+                >
+                    <h2 class="settings-heading" id="shortcuts-heading">"Keyboard"</h2>
+                    <Shortcuts />
+                </section>
+
+                <section class="settings-part" aria-labelledby="about-heading">
+                    <h2 class="settings-heading" id="about-heading">"Where everything is"</h2>
+                    <AboutLines />
+                </section>
+            </div>
+        </div>
+    }
+}
+
+/// All that a row shows: a changed server is another row.
+fn row_key(provider: &Provider) -> String {
+    format!("{provider:?}")
+}
+
+#[component]
+fn ServerEntry(
+    provider: Provider,
+    editing: RwSignal<Option<protocol::ProviderId>>,
+) -> impl IntoView {
+    let desk = use_desk();
+    let id = provider.id;
+    let test = RwSignal::new(Test::Untried);
+    let is_edited = Memo::new(move |_| editing.get() == Some(id));
+    let address = provider.base_url.clone();
+    let dialect = provider.dialect;
+    let shown = provider.clone();
+    let removed = provider.clone();
+    let check = move |_| ask(test, address.clone(), Some(dialect));
+    let check = Callback::new(check);
+    view! {
+        <li class="server" data-testid="server">
+            <div class="server-row">
+                <span class="server-icon"><Glyph icon=Icon::Server /></span>
+                <span class="server-words">
+                    <span class="server-name">{provider.name.clone()}</span>
+                    <span class="server-address">
+                        {provider.base_url.clone()} " · " {dialect_words(provider.dialect)}
+                    </span>
+                </span>
+                <button
+                    type="button"
+                    class="button"
+                    disabled=move || test.get() == Test::Asking
+                    aria-label=format!("Test {}", provider.name)
+                    on:click=move |_| check.run(())
+                >
+                    "Test"
+                </button>
+                <button
+                    type="button"
+                    class="icon-button"
+                    aria-label=format!("Edit {}", provider.name)
+                    title="Edit"
+                    aria-expanded=move || if is_edited.get() { "true" } else { "false" }
+                    on:click=move |_| {
+                        editing.update(|open| *open = if *open == Some(id) { None } else { Some(id) });
+                    }
+                >
+                    <Glyph icon=Icon::Pencil />
+                </button>
+                <button
+                    type="button"
+                    class="icon-button"
+                    aria-label=format!("Remove {}", provider.name)
+                    title="Remove"
+                    on:click=move |_| desk.remove_provider(removed.clone())
+                >
+                    <Glyph icon=Icon::Bin />
+                </button>
+            </div>
+            <TestResult test />
+            {move || {
+                is_edited
+                    .get()
+                    .then(|| {
+                        view! {
+                            <EditServer
+                                provider=shown.clone()
+                                done=Callback::new(move |()| editing.set(None))
+                            />
+                        }
+                    })
+            }}
+        </li>
+    }
+}
+
+#[component]
+fn EditServer(provider: Provider, done: Callback<()>) -> impl IntoView {
+    let desk = use_desk();
+    let form = ServerForm::of(&provider);
+    let words = RwSignal::new(None::<String>);
+    let save = move |event: ev::SubmitEvent| {
+        event.prevent_default();
+        let Some(changed) = form.filled(provider.id, words) else {
+            return;
+        };
+        ipc::spawn(async move {
+            match desk.submit(Op::ChangeProvider { provider: changed }).await {
+                Ok(_) => done.run(()),
+                Err(error) => {
+                    words.try_set(Some(refusal_words(&error)));
+                }
+            }
+        });
+    };
+    view! {
+        <form class="server-form" on:submit=save>
+            <div class="form-grid">
+                <label class="form-field">
+                    <span class="label">"Name"</span>
+                    <input class="field" type="text" bind:value=form.name required />
+                </label>
+                <label class="form-field">
+                    <span class="label">"Address"</span>
+                    <input
+                        class="field"
+                        type="text"
+                        spellcheck="false"
+                        bind:value=form.base_url
+                        required
+                    />
+                </label>
+            </div>
+            <FormDetails form />
+            {move || words.get().map(|words| view! { <p class="alert" role="alert">{words}</p> })}
+            <div class="form-actions">
+                <button type="submit" class="button button-primary">"Save"</button>
+                <button type="button" class="button" on:click=move |_| done.run(())>"Cancel"</button>
+            </div>
+        </form>
+    }
+}
+
+#[component]
+fn AddServer() -> impl IntoView {
+    let desk = use_desk();
+    let address = RwSignal::new(String::new());
+    let insisted = RwSignal::new(None::<Dialect>);
+    let test = RwSignal::new(Test::Untried);
+    let form = ServerForm::empty();
+    let words = RwSignal::new(None::<String>);
+    // The form's own fields follow what the test found, until someone types into them.
+    Effect::new(move |_| {
+        if let Test::Answered(ProbeReport::Works {
+            dialect, base_url, ..
+        }) = test.get()
+        {
+            form.name.set(name_of_address(&base_url));
+            form.base_url.set(base_url);
+            form.dialect.set(dialect);
+        }
+    });
+    let found = Memo::new(move |_| {
+        test.with(|test| match test {
+            Test::Answered(ProbeReport::Works { .. }) => true,
+            Test::Answered(ProbeReport::Fails { .. })
+            | Test::Untried
+            | Test::Asking
+            | Test::Lost(_) => false,
+        })
+    });
+    let check = move |event: ev::SubmitEvent| {
+        event.prevent_default();
+        let typed = address.get_untracked().trim().to_owned();
+        if !typed.is_empty() {
+            words.set(None);
+            ask(test, typed, insisted.get_untracked());
+        }
+    };
+    let save = move |event: ev::SubmitEvent| {
+        event.prevent_default();
+        let fresh = new_provider(String::new(), Dialect::Ollama, String::new());
+        let Some(provider) = form.filled(fresh.id, words) else {
+            return;
+        };
+        let models = test.with_untracked(|test| match test {
+            Test::Answered(ProbeReport::Works { models, .. }) => models.clone(),
+            Test::Answered(ProbeReport::Fails { .. })
+            | Test::Untried
+            | Test::Asking
+            | Test::Lost(_) => Vec::new(),
+        });
+        ipc::spawn(async move {
+            let answer = desk.add_provider(provider, models).await;
+            match answer {
+                Ok(()) => {
+                    address.try_set(String::new());
+                    test.try_set(Test::Untried);
+                    form.clear();
+                }
+                Err(error) => {
+                    words.try_set(Some(refusal_words(&error)));
+                }
+            }
+        });
+    };
+    view! {
+        <div class="server-add">
+            <form class="server-test" on:submit=check>
+                <label class="form-field">
+                    <span class="label">"Add a server"</span>
+                    <input
+                        class="field"
+                        type="text"
+                        data-testid="settings-address"
+                        spellcheck="false"
+                        autocapitalize="off"
+                        autocomplete="off"
+                        placeholder="localhost:11434, homelab.lan:8080/v1 …"
+                        aria-describedby="address-hint"
+                        prop:value=move || address.get()
+                        on:input=move |event| {
+                            address.set(event_target_value(&event));
+                            test.set(Test::Untried);
+                        }
+                    />
+                </label>
+                <button
+                    type="submit"
+                    class="button"
+                    data-testid="settings-test"
+                    disabled=move || {
+                        address.with(|typed| typed.trim().is_empty()) || test.get() == Test::Asking
+                    }
+                >
+                    "Test"
+                </button>
+            </form>
+            <p class="hint" id="address-hint">
+                "The address as you know it, with or without http:// and a path. "
+                "Holdfast finds out which kind of server answers there."
+            </p>
+            <TestResult test />
+            {move || {
+                found
+                    .get()
+                    .then(|| {
+                        view! {
+                            <form class="server-form" on:submit=save>
+                                <label class="form-field">
+                                    <span class="label">"Name"</span>
+                                    <input class="field" type="text" bind:value=form.name required />
+                                </label>
+                                <FormDetails form />
+                                {move || {
+                                    words
+                                        .get()
+                                        .map(|words| {
+                                            view! { <p class="alert" role="alert">{words}</p> }
+                                        })
+                                }}
+                                <div class="form-actions">
+                                    <button
+                                        type="submit"
+                                        class="button button-primary"
+                                        data-testid="settings-save"
+                                    >
+                                        "Save"
+                                    </button>
+                                </div>
+                            </form>
+                        }
+                    })
+            }}
+            <Show when=move || {
+                test.with(|test| matches!(test, Test::Answered(ProbeReport::Fails { .. })))
+            }>
+                <fieldset class="dialect-choice">
+                    <legend class="hint">
+                        "If you know which kind of server it is, test it as one:"
+                    </legend>
+                    {[Dialect::Ollama, Dialect::OpenAiChat]
+                        .map(|dialect| {
+                            view! {
+                                <button
+                                    type="button"
+                                    class="button"
+                                    aria-pressed=move || {
+                                        if insisted.get() == Some(dialect) { "true" } else { "false" }
+                                    }
+                                    on:click=move |_| {
+                                        insisted.set(Some(dialect));
+                                        let typed = address.get_untracked().trim().to_owned();
+                                        ask(test, typed, Some(dialect));
+                                    }
+                                >
+                                    {dialect_words(dialect)}
+                                </button>
+                            }
+                        })
+                        .collect_view()}
+                </fieldset>
+            </Show>
+        </div>
+    }
+}
+
+/// The fields of a server as they are being typed.
+#[derive(Clone, Copy)]
+struct ServerForm {
+    name: RwSignal<String>,
+    base_url: RwSignal<String>,
+    dialect: RwSignal<Dialect>,
+    num_ctx: RwSignal<String>,
+    keep_alive: RwSignal<String>,
+    think: RwSignal<Think>,
+}
+
+impl ServerForm {
+    fn empty() -> Self {
+        Self {
+            name: RwSignal::new(String::new()),
+            base_url: RwSignal::new(String::new()),
+            dialect: RwSignal::new(Dialect::Ollama),
+            num_ctx: RwSignal::new(String::new()),
+            keep_alive: RwSignal::new(String::new()),
+            think: RwSignal::new(Think::ServerDefault),
+        }
+    }
+
+    fn of(provider: &Provider) -> Self {
+        let form = Self::empty();
+        form.name.set(provider.name.clone());
+        form.base_url.set(provider.base_url.clone());
+        form.dialect.set(provider.dialect);
+        form.num_ctx
+            .set(provider.num_ctx.map_or_else(String::new, |n| n.to_string()));
+        form.keep_alive
+            .set(provider.keep_alive.clone().unwrap_or_default());
+        form.think.set(provider.think);
+        form
+    }
+
+    fn clear(self) {
+        for text in [self.name, self.base_url, self.num_ctx, self.keep_alive] {
+            text.try_set(String::new());
+        }
+        self.think.try_set(Think::ServerDefault);
+    }
+
+    /// The server as typed, or words about the field that cannot be used.
+    fn filled(self, id: protocol::ProviderId, words: RwSignal<Option<String>>) -> Option<Provider> {
+        let text = |field: RwSignal<String>| field.get_untracked().trim().to_owned();
+        let num_ctx = match text(self.num_ctx).as_str() {
+            "" => None,
+            typed => match typed.parse::<u32>() {
+                Ok(tokens) if tokens > 0 => Some(tokens),
+                Ok(_) | Err(_) => {
+                    let said = "The context length is a number of tokens, for example 8192";
+                    words.set(Some(said.to_owned()));
+                    return None;
+                }
+            },
+        };
+        words.set(None);
+        let base_url = text(self.base_url).trim_end_matches('/').to_owned();
+        let name = match text(self.name) {
+            name if name.is_empty() => name_of_address(&base_url),
+            name => name,
+        };
+        Some(Provider {
+            id,
+            name,
+            dialect: self.dialect.get_untracked(),
+            base_url,
+            num_ctx,
+            keep_alive: Some(text(self.keep_alive)).filter(|typed| !typed.is_empty()),
+            think: self.think.get_untracked(),
+        })
+    }
+}
+
+#[component]
+fn FormDetails(form: ServerForm) -> impl IntoView {
+    let is_ollama = move || form.dialect.get() == Dialect::Ollama;
+    view! {
+        <details class="form-details">
+            <summary>"Advanced"</summary>
+            <div class="form-grid">
+                <label class="form-field">
+                    <span class="label">"Kind of server"</span>
+                    <select
+                        class="field"
+                        on:change=move |event| {
+                            form.dialect
+                                .set(
+                                    if event_target_value(&event) == "ollama" {
+                                        Dialect::Ollama
+                                    } else {
+                                        Dialect::OpenAiChat
+                                    },
+                                );
+                        }
+                    >
+                        <option value="ollama" selected=is_ollama>
+                            {dialect_words(Dialect::Ollama)}
+                        </option>
+                        <option value="openai" selected=move || !is_ollama()>
+                            {dialect_words(Dialect::OpenAiChat)}
+                        </option>
+                    </select>
+                </label>
+                <label class="form-field">
+                    <span class="label">"Thinking"</span>
+                    <select
+                        class="field"
+                        on:change=move |event| {
+                            form.think
+                                .set(
+                                    match event_target_value(&event).as_str() {
+                                        "on" => Think::On,
+                                        "off" => Think::Off,
+                                        _ => Think::ServerDefault,
+                                    },
+                                );
+                        }
+                    >
+                        <option value="default" selected=move || form.think.get() == Think::ServerDefault>
+                            "As the server does it"
+                        </option>
+                        <option value="on" selected=move || form.think.get() == Think::On>
+                            "On, for models that can"
+                        </option>
+                        <option value="off" selected=move || form.think.get() == Think::Off>
+                            "Off"
+                        </option>
+                    </select>
+                </label>
+                <Show when=is_ollama>
+                    <label class="form-field">
+                        <span class="label">"Context length (tokens)"</span>
+                        <input
+                            class="field"
+                            type="text"
+                            inputmode="numeric"
+                            placeholder="the server’s own"
+                            bind:value=form.num_ctx
+                        />
+                    </label>
+                    <label class="form-field">
+                        <span class="label">"Keep the model loaded for"</span>
+                        <input
+                            class="field"
+                            type="text"
+                            placeholder="the server’s own, or 10m, 1h, -1"
+                            bind:value=form.keep_alive
+                        />
+                    </label>
+                </Show>
+            </div>
+        </details>
+    }
+}
+
+#[component]
+fn TestResult(test: RwSignal<Test>) -> impl IntoView {
+    let said = move || match test.get() {
+        Test::Untried => ().into_any(),
+        Test::Asking => view! { <p class="test-result hint">"Asking…"</p> }.into_any(),
+        Test::Lost(words) => view! { <p class="test-result alert">{words}</p> }.into_any(),
+        Test::Answered(ProbeReport::Fails { failure }) => view! {
+            <div class="test-result">
+                <FailureWords failure />
+            </div>
+        }
+        .into_any(),
+        Test::Answered(ProbeReport::Works { server, models, .. }) => {
+            let names: Vec<&str> = models.iter().take(4).map(|m| m.name.as_str()).collect();
+            let more = models.len().saturating_sub(names.len());
+            let list = match (names.is_empty(), more) {
+                (true, _) => "It has no models yet.".to_owned(),
+                (false, 0) => names.join(", "),
+                (false, more) => format!("{} and {more} more", names.join(", ")),
+            };
+            let count = match models.len() {
+                1 => "1 model".to_owned(),
+                count => format!("{count} models"),
+            };
+            view! {
+                <div class="test-result is-ok">
+                    <Glyph icon=Icon::Check />
+                    <span>
+                        <strong>{server}</strong>
+                        " answers, with "
+                        {count}
+                        ". "
+                        <span class="hint">{list}</span>
+                    </span>
+                </div>
+            }
+            .into_any()
+        }
+    };
+    view! {
+        <div role="status" data-testid="test-result">
+            {said}
+        </div>
+    }
+}
+
+fn ask(test: RwSignal<Test>, address: String, dialect: Option<Dialect>) {
+    test.set(Test::Asking);
+    ipc::spawn(async move {
+        let args = ProbeArgs { address, dialect };
+        let answer = ipc::within(PROBE_LIMIT_MS, ipc::probe(&args)).await;
+        // Whoever typed on meanwhile no longer asks this question.
+        if test.try_get_untracked() == Some(Test::Asking) {
+            test.set(match answer {
+                Ok(report) => Test::Answered(report),
+                Err(error) => Test::Lost(refusal_words(&error)),
+            });
+        }
+    });
+}
+
+/// Words for the field that a refusal is about.
+pub(crate) fn refusal_words(error: &CallError) -> String {
+    match error {
+        CallError::Refused(report) => sentence(&report.to_string()),
+        CallError::Lost(words) => format!("Holdfast’s engine did not answer ({words})"),
+    }
+}
+
+/// A dialect as people know it.
+pub(crate) const fn dialect_words(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Ollama => "Ollama",
+        Dialect::OpenAiChat => "OpenAI-compatible (llama.cpp, LM Studio, vLLM)",
+    }
+}
+
+#[component]
+fn AboutLines() -> impl IntoView {
+    let desk = use_desk();
+    let about = RwSignal::new(None::<About>);
+    ipc::spawn(async move {
+        if let Ok(known) = ipc::about().await {
+            about.try_set(Some(known));
+        }
+    });
+    view! {
+        <p class="hint">
+            "Every chat is in one folder on this computer. Nothing is sent anywhere but to your model servers."
+        </p>
+        {move || {
+            about
+                .get()
+                .map(|about| {
+                    let folder = about.data_dir.clone();
+                    view! {
+                        <div class="about">
+                            <span class="label">"Data folder"</span>
+                            <div class="about-folder">
+                                <code data-testid="data-folder">{about.data_dir.clone()}</code>
+                                <button
+                                    type="button"
+                                    class="icon-button"
+                                    aria-label="Copy the data folder’s path"
+                                    title="Copy"
+                                    on:click=move |_| desk.copy(folder.clone())
+                                >
+                                    <Glyph icon=Icon::Copy />
+                                </button>
+                            </div>
+                            <p class="hint">"Holdfast " {about.version.clone()}</p>
+                        </div>
+                    }
+                })
+        }}
+    }
+}
+
+#[component]
+fn Shortcuts() -> impl IntoView {
+    let list = [
+        ("Send", "Enter".to_owned()),
+        ("New line", "Shift+Enter".to_owned()),
+        ("Stop the answer", "Esc".to_owned()),
+        ("New chat", chord("N")),
+        ("Rename this chat", "F2".to_owned()),
+        ("Show or hide the sidebar", chord("B")),
+        ("Settings", chord(",")),
+        ("This list", format!("F1 or {}", chord("/"))),
+    ];
+    view! {
+        <dl class="shortcuts">
+            {list
+                .into_iter()
+                .map(|(what, keys)| {
+                    view! {
+                        <div class="shortcut">
+                            <dt>{what}</dt>
+                            <dd>
+                                <kbd>{keys}</kbd>
+                            </dd>
+                        </div>
+                    }
+                })
+                .collect_view()}
+        </dl>
+    }
+}

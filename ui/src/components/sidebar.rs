@@ -1,0 +1,302 @@
+//! The sidebar: the sessions, the way to a new one, and the way to the settings.
+
+use leptos::{ev, html, prelude::*};
+use protocol::{Op, OutcomeKind, SessionId, SessionState};
+
+use crate::{
+    components::icons::{Glyph, Icon, Mark},
+    desk::{Overlay, Screen, SettingsPart, use_desk},
+    ipc,
+    library::{SessionRow, Shelf},
+};
+
+/// A title longer than this is not a title.
+const TITLE_CHARS_MAX: &str = "200";
+
+/// The list of sessions and what surrounds it.
+#[component]
+pub(crate) fn Sidebar() -> impl IntoView {
+    let desk = use_desk();
+    let at_settings = move || match desk.screen.get() {
+        Screen::Settings(_) => true,
+        Screen::Chat => false,
+    };
+    view! {
+        <nav class="sidebar" aria-label="Chats">
+            <div class="sidebar-head">
+                <span class="sidebar-name">
+                    <Mark />
+                    "Holdfast"
+                </span>
+                <button
+                    type="button"
+                    class="icon-button"
+                    aria-label="Hide the sidebar"
+                    title=format!("Hide the sidebar ({})", chord("B"))
+                    on:click=move |_| desk.hide_sidebar()
+                >
+                    <Glyph icon=Icon::Sidebar />
+                </button>
+            </div>
+            <button
+                type="button"
+                class="sidebar-action"
+                data-testid="new-session"
+                title=format!("New chat ({})", chord("N"))
+                on:click=move |_| desk.open_new()
+            >
+                <Glyph icon=Icon::Plus />
+                "New chat"
+            </button>
+            <div class="sidebar-list">
+                <For each=move || desk.library.shelves.get() key=|shelf| shelf.age let:shelf>
+                    <ShelfSection shelf />
+                </For>
+            </div>
+            <button
+                type="button"
+                class="sidebar-action sidebar-foot"
+                data-testid="settings"
+                class:is-chosen=at_settings
+                title=format!("Settings ({})", chord(","))
+                on:click=move |_| desk.open_settings(SettingsPart::Servers)
+            >
+                <Glyph icon=Icon::Gear />
+                "Settings"
+            </button>
+        </nav>
+    }
+}
+
+/// How a shortcut is spelled here.
+pub(crate) fn chord(key: &str) -> String {
+    if ipc::is_mac() {
+        format!("⌘{key}")
+    } else {
+        format!("Ctrl+{key}")
+    }
+}
+
+#[component]
+fn ShelfSection(shelf: Shelf) -> impl IntoView {
+    let desk = use_desk();
+    let age = shelf.age;
+    // The section outlives its first content: it is keyed by its age alone.
+    let sessions = Memo::new(move |_| {
+        desk.library.shelves.with(|shelves| {
+            let shelf = shelves.iter().find(|shelf| shelf.age == age);
+            shelf
+                .map(|shelf| shelf.sessions.clone())
+                .unwrap_or_default()
+        })
+    });
+    view! {
+        <section class="shelf" aria-label=age.words()>
+            <h2 class="shelf-heading">{age.words()}</h2>
+            <ul class="shelf-list">
+                <For each=move || sessions.get() key=|session| *session let:session>
+                    {desk.library.row(session).map(|row| view! { <SessionEntry row /> })}
+                </For>
+            </ul>
+        </section>
+    }
+}
+
+#[component]
+fn SessionEntry(row: SessionRow) -> impl IntoView {
+    let desk = use_desk();
+    let SessionRow { session, summary } = row;
+    let title = Memo::new(move |_| summary.with(|s| s.title.clone()));
+    let state = Memo::new(move |_| summary.with(|s| s.state));
+    let is_open = Memo::new(move |_| {
+        desk.session.get() == Some(session) && desk.screen.get() == Screen::Chat
+    });
+    let menu = Overlay::SessionMenu(session);
+    let menu_open = Memo::new(move |_| desk.overlay.get() == Some(menu));
+    let renaming = Memo::new(move |_| desk.renaming.get() == Some(session));
+    view! {
+        <li class="session" class:is-open=is_open class:has-menu=menu_open>
+            {move || {
+                if renaming.get() {
+                    view! { <TitleField session title=title.get_untracked() /> }.into_any()
+                } else {
+                    view! {
+                        <button
+                            type="button"
+                            class="session-button"
+                            data-testid="session"
+                            data-session=session.to_string()
+                            aria-current=move || is_open.get().then_some("page")
+                            title=title
+                            on:click=move |_| desk.open(session)
+                            on:dblclick=move |_| desk.renaming.set(Some(session))
+                            on:keydown=move |event: ev::KeyboardEvent| match event.key().as_str() {
+                                "F2" => {
+                                    event.stop_propagation();
+                                    desk.renaming.set(Some(session));
+                                }
+                                "Delete" => desk.bin(session),
+                                _ => {}
+                            }
+                        >
+                            <span class="session-title" dir="auto">
+                                {move || shown_title(&title.get())}
+                            </span>
+                            {move || state_mark(state.get())}
+                        </button>
+                        <button
+                            type="button"
+                            class="icon-button session-more"
+                            data-testid="session-menu"
+                            aria-label=move || format!("Actions for {}", shown_title(&title.get()))
+                            aria-haspopup="menu"
+                            aria-expanded=move || if menu_open.get() { "true" } else { "false" }
+                            on:click=move |_| desk.toggle_overlay(menu)
+                        >
+                            <Glyph icon=Icon::Dots />
+                        </button>
+                    }
+                        .into_any()
+                }
+            }}
+            {move || menu_open.get().then(|| view! { <SessionMenu session /> })}
+        </li>
+    }
+}
+
+#[component]
+fn SessionMenu(session: SessionId) -> impl IntoView {
+    let desk = use_desk();
+    let first = NodeRef::<html::Button>::new();
+    first.on_load(|button| {
+        // Focus is a courtesy; the menu can be reached by Tab.
+        let _ = button.focus();
+    });
+    let on_keydown = move |event: ev::KeyboardEvent| match event.key().as_str() {
+        "ArrowDown" => {
+            event.prevent_default();
+            ipc::focus(".session-menu button:last-child");
+        }
+        "ArrowUp" => {
+            event.prevent_default();
+            ipc::focus(".session-menu button:first-child");
+        }
+        _ => {}
+    };
+    view! {
+        <div class="popover session-menu" role="menu" aria-label="Chat" on:keydown=on_keydown>
+            <button
+                node_ref=first
+                type="button"
+                class="menu-item"
+                role="menuitem"
+                data-testid="rename"
+                on:click=move |_| {
+                    desk.close_overlay();
+                    desk.renaming.set(Some(session));
+                }
+            >
+                <Glyph icon=Icon::Pencil />
+                "Rename"
+                <kbd>"F2"</kbd>
+            </button>
+            <button
+                type="button"
+                class="menu-item"
+                role="menuitem"
+                data-testid="delete"
+                on:click=move |_| {
+                    desk.close_overlay();
+                    desk.bin(session);
+                }
+            >
+                <Glyph icon=Icon::Bin />
+                "Delete"
+            </button>
+        </div>
+    }
+}
+
+#[component]
+fn TitleField(session: SessionId, title: String) -> impl IntoView {
+    let desk = use_desk();
+    let field = NodeRef::<html::Input>::new();
+    field.on_load(|field| {
+        // Both are courtesies; the field can be clicked.
+        let _ = field.focus();
+        field.select();
+    });
+    let before = title.clone();
+    let keep = move || {
+        // Leaving the field by Enter or Escape takes it away, which leaves it once more.
+        if desk.renaming.get_untracked() != Some(session) {
+            return;
+        }
+        desk.renaming.set(None);
+        let title = field.get_untracked().map(|field| field.value());
+        if let Some(title) = title.map(|title| title.trim().to_owned())
+            && !title.is_empty()
+            && title != before
+        {
+            desk.act(Op::RenameSession { session, title });
+        }
+    };
+    let on_keydown = {
+        let keep = keep.clone();
+        move |event: ev::KeyboardEvent| {
+            event.stop_propagation();
+            if ipc::is_composing(&event) {
+                return;
+            }
+            match event.key().as_str() {
+                "Enter" => {
+                    event.prevent_default();
+                    keep();
+                }
+                "Escape" => desk.renaming.set(None),
+                _ => {}
+            }
+        }
+    };
+    view! {
+        <input
+            node_ref=field
+            class="session-field"
+            data-testid="rename-field"
+            type="text"
+            dir="auto"
+            aria-label="Title of this chat"
+            maxlength=TITLE_CHARS_MAX
+            value=title
+            on:keydown=on_keydown
+            on:blur=move |_| keep()
+        />
+    }
+}
+
+/// What is shown for a session that has no title yet.
+pub(crate) fn shown_title(title: &str) -> String {
+    if title.trim().is_empty() {
+        "New chat".to_owned()
+    } else {
+        title.to_owned()
+    }
+}
+
+/// A mark for the eye and words for the ear; a session that ended well has neither.
+fn state_mark(state: SessionState) -> impl IntoView {
+    let (class, words) = match state {
+        SessionState::Empty => return None,
+        SessionState::Running { .. } => ("dot is-running", "answering"),
+        SessionState::Ended { outcome } => match outcome {
+            OutcomeKind::Completed | OutcomeKind::Cancelled => return None,
+            OutcomeKind::Failed => ("dot is-failed", "failed"),
+            OutcomeKind::Interrupted => ("dot is-interrupted", "interrupted"),
+        },
+    };
+    Some(view! {
+        <span class=class title=words>
+            <span class="offscreen">{format!(", {words}")}</span>
+        </span>
+    })
+}

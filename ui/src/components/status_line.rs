@@ -1,0 +1,66 @@
+//! What a running turn is doing, in words, with the time it has been at it.
+//!
+//! The words are spoken when they change; the seconds are for the eye only, and tick only here and only while it runs.
+
+use leptos::prelude::*;
+use protocol::{Phase, TurnId};
+use transcript::words;
+
+use crate::{ipc, pane::Pane};
+
+const SECOND_MS: u64 = 1_000;
+
+/// The one quiet line under a running answer.
+#[component]
+pub(crate) fn StatusLine(pane: Pane, turn: TurnId) -> impl IntoView {
+    let status = move || {
+        pane.status.get().filter(|status| {
+            // A status from before this turn, or from after it, says nothing about it.
+            status.turn == Some(turn)
+        })
+    };
+    let spoken = Memo::new(move |_| {
+        status()
+            .and_then(|status| words::phase(&status.phase))
+            .unwrap_or_default()
+    });
+    let alert = Memo::new(move |_| {
+        status().is_some_and(|status| matches!(status.phase, Phase::NotSaving { .. }))
+    });
+    // What the whole line has beyond the spoken words: the time.
+    let time = seconds(move || {
+        let line = status().and_then(|status| words::status(&status, ipc::wall()));
+        let line = line.unwrap_or_default();
+        spoken.with(|spoken| {
+            line.strip_prefix(spoken.as_str())
+                .unwrap_or_default()
+                .to_owned()
+        })
+    });
+    view! {
+        <p class="status" class:is-alert=alert data-testid="status">
+            <span class="dot is-running" aria-hidden="true"></span>
+            <span role="status">{spoken}</span>
+            <span class="status-time" aria-hidden="true">{time}</span>
+        </p>
+    }
+}
+
+/// `words`, said again every second for as long as somebody shows them.
+pub(crate) fn seconds(words: impl Fn() -> String + Send + Sync + 'static) -> Signal<String> {
+    let tick = RwSignal::new(0_u32);
+    ipc::spawn(async move {
+        loop {
+            ipc::sleep(SECOND_MS).await;
+            if tick.is_disposed() {
+                return;
+            }
+            tick.update(|tick| *tick = tick.wrapping_add(1));
+        }
+    });
+    let said = Memo::new(move |_| {
+        tick.track();
+        words()
+    });
+    said.into()
+}

@@ -1,0 +1,373 @@
+//! A turn: what was said, what it is doing or how it ended, and what can be done about that.
+
+use leptos::prelude::*;
+use protocol::{AttemptState, CancelledBy, Failure, Op, Timestamp, TurnId, TurnOutcome};
+use transcript::words::{self, Offer};
+
+use crate::{
+    calendar,
+    components::{
+        failure::FoldedDetail,
+        icons::{Glyph, Icon},
+        message::{Answer, UserMessage},
+        model_picker::short_name,
+        reasoning::Reasoning,
+        status_line::StatusLine,
+        tool_call::ToolCall,
+    },
+    desk::{Desk, SettingsPart, use_desk},
+    ipc,
+    pane::{CellBody, ItemCell, Pane, TurnCell, TurnHead},
+};
+
+/// What is sent for the reader who wants the rest of an answer.
+const CONTINUE: &str = "Continue.";
+
+/// One turn.
+#[component]
+pub(crate) fn Turn(pane: Pane, cell: TurnCell) -> impl IntoView {
+    let editing = RwSignal::new(false);
+    view! {
+        <article class="turn" aria-label="Turn">
+            <For each=move || cell.items.get() key=|item| item.key() let:item>
+                <Item pane turn=cell.turn item editing />
+            </For>
+            <TurnFoot pane cell editing />
+        </article>
+    }
+}
+
+#[component]
+fn Item(pane: Pane, turn: TurnId, item: ItemCell, editing: RwSignal<bool>) -> impl IntoView {
+    match item.body {
+        CellBody::User(text) => view! { <UserMessage pane turn text editing /> }.into_any(),
+        CellBody::Answer(prose) => view! { <Answer prose /> }.into_any(),
+        CellBody::Reasoning(reasoning) => view! { <Reasoning reasoning /> }.into_any(),
+        CellBody::Tool(tool) => view! { <ToolCall tool /> }.into_any(),
+        CellBody::Unsupported(kind) => {
+            let said = kind.with_value(|kind| words::unsupported(kind));
+            view! { <p class="unsupported hint">{said}</p> }.into_any()
+        }
+    }
+}
+
+/// Below what was said: the state while it runs, and the end when it has one, in the same place.
+#[component]
+fn TurnFoot(pane: Pane, cell: TurnCell, editing: RwSignal<bool>) -> impl IntoView {
+    let turn = cell.turn;
+    let runs = Memo::new(move |_| cell.head.with(|head| head.outcome.is_none()));
+    let is_last = Memo::new(move |_| {
+        pane.turns
+            .with(|turns| turns.last().is_some_and(|last| last.turn == turn))
+    });
+    view! {
+        <footer class="turn-foot" class:is-last=is_last>
+            {move || {
+                if runs.get() {
+                    view! { <StatusLine pane turn /> }.into_any()
+                } else {
+                    let head = cell.head.get();
+                    view! {
+                        <Scar pane turn head=head.clone() is_last editing />
+                        <TurnLine pane turn head is_last />
+                    }
+                        .into_any()
+                }
+            }}
+        </footer>
+    }
+}
+
+/// The line under an answer that did not come to its end, and what can be done.
+#[component]
+fn Scar(
+    pane: Pane,
+    turn: TurnId,
+    head: TurnHead,
+    is_last: Memo<bool>,
+    editing: RwSignal<bool>,
+) -> impl IntoView {
+    scar_view(pane, turn, head, is_last, editing)
+}
+
+fn scar_view(
+    pane: Pane,
+    turn: TurnId,
+    head: TurnHead,
+    is_last: Memo<bool>,
+    editing: RwSignal<bool>,
+) -> Option<impl IntoView> {
+    let desk = use_desk();
+    let outcome = head.outcome?;
+    let badge = match &outcome {
+        TurnOutcome::Completed { stop } => words::badge(*stop),
+        TurnOutcome::Failed { .. }
+        | TurnOutcome::Cancelled { .. }
+        | TurnOutcome::Interrupted { .. } => None,
+    };
+    let said = words::scar(&outcome).or_else(|| badge.map(str::to_owned))?;
+    let class = match &outcome {
+        TurnOutcome::Failed { .. } => "scar is-failed",
+        TurnOutcome::Completed { .. }
+        | TurnOutcome::Cancelled {
+            by: CancelledBy::User,
+        } => "scar",
+        TurnOutcome::Interrupted { .. } => "scar is-interrupted",
+    };
+    let failure = match outcome {
+        TurnOutcome::Failed { failure } => Some(failure),
+        TurnOutcome::Completed { .. }
+        | TurnOutcome::Cancelled { .. }
+        | TurnOutcome::Interrupted { .. } => None,
+    };
+    let at = head.ended_at.map(calendar::clock);
+    let again_at = failure.as_ref().and_then(|failure| failure.retry_at);
+    let detail = failure.as_ref().and_then(|failure| failure.detail.clone());
+    let deeds: Vec<(Offer, Deed)> = head
+        .offers
+        .iter()
+        .filter_map(|offer| Some((*offer, deed(*offer)?)))
+        .collect();
+    let report = StoredValue::new(failure);
+    Some(view! {
+        <div class=class data-testid="scar">
+            <p class="scar-words">
+                <span class="scar-said">{said}</span>
+                {at.map(|at| view! { <span class="scar-at">{format!(", {at}")}</span> })}
+                {again_at.map(|at| again_words(at, ipc::wall()))}
+            </p>
+            {move || {
+                is_last
+                    .get()
+                    .then(|| {
+                        deeds
+                            .iter()
+                            .map(|(offer, deed)| {
+                                let deed = *deed;
+                                view! {
+                                    <button
+                                        type="button"
+                                        class="button"
+                                        data-testid=deed.testid()
+                                        disabled=move || deed.needs_link() && !pane.is_live()
+                                        on:click=move |_| {
+                                            let failure = report.get_value();
+                                            act(desk, pane, turn, editing, deed, failure);
+                                        }
+                                    >
+                                        {offer.label()}
+                                    </button>
+                                }
+                            })
+                            .collect_view()
+                    })
+                    .map(|buttons| view! { <div class="scar-deeds">{buttons}</div> })
+            }}
+            {detail.map(|detail| view! { <FoldedDetail detail /> })}
+        </div>
+    })
+}
+
+fn again_words(at: Timestamp, now: Timestamp) -> String {
+    format!("; it may work again at {}", calendar::moment(at, now))
+}
+
+/// What an offer does here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Retry,
+    Continue,
+    Models,
+    Settings,
+    Edit,
+    Report,
+}
+
+impl Deed {
+    const fn testid(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Continue => "continue",
+            Self::Models => "choose-model",
+            Self::Settings => "open-settings",
+            Self::Edit => "edit",
+            Self::Report => "copy-report",
+        }
+    }
+
+    /// Whether it asks for something that depends on what is shown being up to date.
+    const fn needs_link(self) -> bool {
+        match self {
+            Self::Retry | Self::Continue | Self::Edit => true,
+            Self::Models | Self::Settings | Self::Report => false,
+        }
+    }
+}
+
+/// What this window can do of what can be done. What nothing here does yet is not offered.
+const fn deed(offer: Offer) -> Option<Deed> {
+    match offer {
+        Offer::TryAgain => Some(Deed::Retry),
+        Offer::Continue => Some(Deed::Continue),
+        Offer::ChooseModel => Some(Deed::Models),
+        Offer::OpenSettings
+        | Offer::OpenKey
+        | Offer::CheckAddress
+        | Offer::ModelSettings
+        | Offer::LargerContext => Some(Deed::Settings),
+        Offer::EditMessage => Some(Deed::Edit),
+        Offer::CopyReport => Some(Deed::Report),
+        // The details stand folded beneath the sentence.
+        Offer::ShowDetails => None,
+        Offer::WaitLonger
+        | Offer::ChangeLimit
+        | Offer::CompactAndTryAgain
+        | Offer::RetryWrite
+        | Offer::Export => None,
+    }
+}
+
+fn act(
+    desk: Desk,
+    pane: Pane,
+    turn: TurnId,
+    editing: RwSignal<bool>,
+    deed: Deed,
+    failure: Option<Failure>,
+) {
+    match deed {
+        Deed::Retry => retry(desk, pane, turn),
+        Deed::Continue => desk.send_in(Op::SendMessage {
+            session: pane.session,
+            text: CONTINUE.to_owned(),
+        }),
+        Deed::Models => desk.open_models(),
+        Deed::Settings => desk.open_settings(SettingsPart::Servers),
+        Deed::Edit => editing.set(true),
+        Deed::Report => {
+            let what = failure.map(|failure| format!("{:?}: {}", failure.code, failure.message));
+            desk.copy(format!(
+                "Holdfast, session {}, turn {turn}\n{}",
+                pane.session,
+                what.unwrap_or_default()
+            ));
+        }
+    }
+}
+
+/// Says the turn's message again, if nothing has changed since the reader saw it.
+fn retry(desk: Desk, pane: Pane, turn: TurnId) {
+    if let Some(expected_tip) = pane.tip() {
+        desk.send_in(Op::RetryTurn {
+            session: pane.session,
+            turn,
+            expected_tip,
+        });
+    }
+}
+
+/// The quiet line under a finished answer: what can be done with it, and what it took.
+#[component]
+fn TurnLine(pane: Pane, turn: TurnId, head: TurnHead, is_last: Memo<bool>) -> impl IntoView {
+    let desk = use_desk();
+    let facts = facts(&head);
+    let more = more_facts(&head);
+    let attempts: Vec<String> = head
+        .attempts
+        .iter()
+        .filter(|attempt| match &attempt.state {
+            AttemptState::Failed { retry_in_ms, .. } => retry_in_ms.is_some(),
+            AttemptState::Open | AttemptState::Ended { .. } => false,
+        })
+        .filter_map(|attempt| words::attempt(&attempt.state))
+        .collect();
+    view! {
+        {attempts
+            .into_iter()
+            .map(|said| view! { <p class="attempt hint">{said}</p> })
+            .collect_view()}
+        <div class="turn-line">
+            <div class="actions">
+                <button
+                    type="button"
+                    class="icon-button"
+                    data-testid="copy-answer"
+                    aria-label="Copy the answer as Markdown"
+                    title="Copy as Markdown"
+                    on:click=move |_| desk.copy(pane.answer(turn))
+                >
+                    <Glyph icon=Icon::Copy />
+                </button>
+                {move || {
+                    is_last
+                        .get()
+                        .then(|| {
+                            view! {
+                                <button
+                                    type="button"
+                                    class="icon-button"
+                                    data-testid="retry-answer"
+                                    aria-label="Answer again"
+                                    title="Answer again"
+                                    disabled=move || !pane.is_live()
+                                    on:click=move |_| retry(desk, pane, turn)
+                                >
+                                    <Glyph icon=Icon::Again />
+                                </button>
+                            }
+                        })
+                }}
+            </div>
+            <span class="turn-facts" title=more>{facts}</span>
+        </div>
+    }
+}
+
+fn facts(head: &TurnHead) -> String {
+    let mut tokens = 0;
+    let mut decode_ms = 0;
+    for attempt in &head.attempts {
+        if let AttemptState::Ended { usage, timings, .. } = &attempt.state {
+            tokens += usage.completion_tokens.unwrap_or(0);
+            decode_ms += timings.decode_ms.unwrap_or(0);
+        }
+    }
+    let mut facts = vec![short_name(&head.model.model).to_owned()];
+    if tokens > 0 {
+        facts.push(format!("{tokens} tokens"));
+        if decode_ms > 0 {
+            let rate = tokens as f64 * 1_000.0 / decode_ms as f64;
+            facts.push(if rate < 10.0 {
+                format!("{rate:.1} tokens/s")
+            } else {
+                format!("{rate:.0} tokens/s")
+            });
+        }
+    }
+    if let Some(ended_at) = head.ended_at {
+        facts.push(calendar::duration(ended_at.millis_since(head.started_at)));
+    }
+    facts.join(" · ")
+}
+
+fn more_facts(head: &TurnHead) -> String {
+    let mut facts = vec![
+        format!("{} on {}", head.model.model, head.model.provider_name),
+        calendar::moment(head.started_at, ipc::wall()),
+    ];
+    for attempt in &head.attempts {
+        if let AttemptState::Ended { usage, timings, .. } = &attempt.state {
+            let prompt = usage.prompt_tokens.map(|n| format!("{n} tokens read"));
+            let cached = usage.cached_tokens.map(|n| format!("{n} of them cached"));
+            let load = timings
+                .load_ms
+                .filter(|ms| *ms >= 1_000)
+                .map(|ms| format!("loaded in {}", calendar::duration(ms)));
+            let first = timings
+                .first_content_ms
+                .map(|ms| format!("first word after {}", calendar::duration(ms)));
+            facts.extend([prompt, cached, load, first].into_iter().flatten());
+        }
+    }
+    facts.join("\n")
+}

@@ -1,0 +1,525 @@
+//! The desk: what this window has open. The one context of the page; everything else goes down as signals.
+//!
+//! Invariant: an op is submitted under one id until its fate is known, so a lost answer never makes it happen twice.
+//! Not here: following streams (`follow`), and what is drawn (`components`).
+
+use std::collections::VecDeque;
+
+use leptos::prelude::*;
+use protocol::{
+    ErrorCode, ErrorReport, Model, ModelRef, Op, OpId, OpenLinkArgs, Provider, ProviderId, Receipt,
+    SessionId, SubmitArgs,
+};
+
+use crate::{
+    catalog::{Catalog, first_choice},
+    drafts::Drafts,
+    follow::{self, Follower},
+    ipc::{self, CallError, PageEvent},
+    library::Library,
+    pane::Pane,
+    toasts::Toasts,
+};
+
+/// How many transcripts stay painted after one has left them: switching back to them costs nothing.
+const PANES_KEPT: usize = 5;
+/// A commit takes milliseconds; a disk that spins up takes seconds.
+const SUBMIT_LIMIT_MS: u64 = 15_000;
+/// How often an op whose answer got lost is sent again, under its own id.
+const SUBMIT_TRIES: u32 = 3;
+/// Between two such tries: a reloading shell is back by then.
+const SUBMIT_PAUSE_MS: u64 = 400;
+
+/// What the main column shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Screen {
+    /// A session, or the one not begun yet.
+    Chat,
+    /// Settings, scrolled to one of its parts.
+    Settings(SettingsPart),
+}
+
+/// A part of the settings page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SettingsPart {
+    Servers,
+    Shortcuts,
+}
+
+/// Something that lies above the page; Escape closes it first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overlay {
+    /// The model picker.
+    Models,
+    /// A session's menu in the list.
+    SessionMenu(SessionId),
+    /// The sidebar, as a drawer over a narrow window.
+    Drawer,
+}
+
+/// A pane and what keeps it alive.
+struct Kept {
+    pane: Pane,
+    follower: Follower,
+    owner: Owner,
+}
+
+/// What this window has open.
+#[derive(Clone, Copy)]
+pub(crate) struct Desk {
+    pub(crate) library: Library,
+    pub(crate) catalog: Catalog,
+    pub(crate) drafts: Drafts,
+    pub(crate) toasts: Toasts,
+    pub(crate) screen: RwSignal<Screen>,
+    pub(crate) overlay: RwSignal<Option<Overlay>>,
+    pub(crate) folded: RwSignal<bool>,
+    /// The session whose title is being typed in the list.
+    pub(crate) renaming: RwSignal<Option<SessionId>>,
+    /// The open session; none is the one not begun yet.
+    pub(crate) session: RwSignal<Option<SessionId>>,
+    /// Its pane.
+    pub(crate) pane: RwSignal<Option<Pane>>,
+    /// The model chosen for the session not begun yet.
+    pub(crate) model_for_new: RwSignal<Option<ModelRef>>,
+    /// Grows when the composer should take the focus.
+    pub(crate) attention: RwSignal<u64>,
+    /// Grows when something was sent: the view goes to its end.
+    pub(crate) sent: RwSignal<u64>,
+    /// What the command line prefers for new sessions.
+    preferred: RwSignal<Option<ModelRef>>,
+    /// What saves the text of the composer, when the page is about to go.
+    leaving: StoredValue<Option<Callback<()>>>,
+    root: StoredValue<Owner>,
+    kept: StoredValue<VecDeque<Kept>, LocalStorage>,
+}
+
+/// The desk of this page.
+pub(crate) fn use_desk() -> Desk {
+    expect_context::<Desk>()
+}
+
+impl Desk {
+    pub(crate) fn new() -> Self {
+        Self {
+            library: Library::new(),
+            catalog: Catalog::new(),
+            drafts: Drafts::new(),
+            toasts: Toasts::new(),
+            screen: RwSignal::new(Screen::Chat),
+            overlay: RwSignal::new(None),
+            folded: RwSignal::new(ipc::preference("sidebar").as_deref() == Some("folded")),
+            renaming: RwSignal::new(None),
+            session: RwSignal::new(None),
+            pane: RwSignal::new(None),
+            model_for_new: RwSignal::new(None),
+            attention: RwSignal::new(0),
+            sent: RwSignal::new(0),
+            preferred: RwSignal::new(None),
+            leaving: StoredValue::new(None),
+            root: StoredValue::new(Owner::current().unwrap_or_default()),
+            kept: StoredValue::new_local(VecDeque::new()),
+        }
+    }
+
+    /// Follows the library, and goes where the page was last.
+    pub(crate) fn begin(self) -> Follower {
+        ipc::on_page_event(move |event| {
+            let leaves = match event {
+                PageEvent::Leaving | PageEvent::Hidden => true,
+                PageEvent::Shown => false,
+            };
+            if leaves && let Some(save) = self.leaving.get_value() {
+                save.run(());
+            }
+        });
+        ipc::spawn(async move {
+            // Without it a new session begins with the last turn's model, which is as good.
+            if let Ok(about) = ipc::about().await {
+                self.preferred.set(about.preferred);
+            }
+        });
+        follow::library(self)
+    }
+
+    /// What is run when the page is about to go.
+    pub(crate) fn on_leaving(self, save: impl Fn() + Send + Sync + 'static) {
+        self.leaving
+            .set_value(Some(Callback::new(move |()| save())));
+    }
+
+    /// Opens a session: at once if it is still painted.
+    pub(crate) fn open(self, session: SessionId) {
+        self.screen.set(Screen::Chat);
+        self.close_overlay();
+        if self.session.get_untracked() == Some(session) {
+            self.take_attention();
+            return;
+        }
+        self.leave_pane();
+        let again = self.kept.try_update_value(|kept| {
+            let at = kept.iter().position(|k| k.pane.session == session)?;
+            let found = kept.remove(at)?;
+            found.follower.resume();
+            let pane = found.pane;
+            kept.push_back(found);
+            Some(pane)
+        });
+        let pane = again.flatten().unwrap_or_else(|| {
+            // Not a child of whoever opened it: a pane outlives the row that was clicked.
+            let owner = self.root.with_value(|root| root.with(Owner::new));
+            let (pane, follower) = Pane::open(session, &owner);
+            let mut dropped = None;
+            self.kept.update_value(|kept| {
+                kept.push_back(Kept {
+                    pane,
+                    follower,
+                    owner,
+                });
+                if kept.len() > PANES_KEPT {
+                    dropped = kept.pop_front();
+                }
+            });
+            if let Some(dropped) = dropped {
+                drop_pane(dropped);
+            }
+            pane
+        });
+        ipc::keep_preference("session", &session.to_string());
+        self.session.set(Some(session));
+        self.pane.set(Some(pane));
+        self.take_attention();
+    }
+
+    /// Goes to the session not begun yet.
+    pub(crate) fn open_new(self) {
+        self.screen.set(Screen::Chat);
+        self.close_overlay();
+        self.leave_pane();
+        ipc::keep_preference("session", "");
+        self.session.set(None);
+        self.pane.set(None);
+        self.take_attention();
+    }
+
+    /// The session that was open when the page was last left.
+    pub(crate) fn reopen(self) {
+        let session = ipc::preference("session").and_then(|id| id.parse().ok());
+        let listed = |session: &SessionId| {
+            self.library.shelves.with_untracked(|shelves| {
+                shelves.iter().any(|shelf| shelf.sessions.contains(session))
+            })
+        };
+        if let Some(session) = session.filter(listed) {
+            self.open(session);
+        }
+    }
+
+    /// Opens the settings.
+    pub(crate) fn open_settings(self, part: SettingsPart) {
+        self.close_overlay();
+        self.screen.set(Screen::Settings(part));
+    }
+
+    /// Hides the sidebar: folds it, or closes the drawer.
+    pub(crate) fn hide_sidebar(self) {
+        if self.overlay.get_untracked() == Some(Overlay::Drawer) {
+            self.close_overlay();
+        } else {
+            self.toggle_sidebar();
+        }
+    }
+
+    /// Something was sent: the view goes to its end.
+    pub(crate) fn note_sent(self) {
+        self.sent.update(|sent| *sent += 1);
+    }
+
+    /// Sends something in the open session.
+    pub(crate) fn send_in(self, op: Op) {
+        ipc::spawn(async move {
+            match self.submit(op).await {
+                Ok(_) => {
+                    self.note_sent();
+                    self.take_attention();
+                }
+                Err(error) => self.tell(&error),
+            }
+        });
+    }
+
+    /// Adds a model server; the first one's best model is what one begins with.
+    pub(crate) async fn add_provider(
+        self,
+        provider: Provider,
+        models: Vec<Model>,
+    ) -> Result<(), CallError> {
+        let (id, name) = (provider.id, provider.name.clone());
+        self.submit(Op::AddProvider { provider }).await?;
+        if self.model_untracked().is_none()
+            && let Some(model) = first_choice(&models)
+        {
+            self.model_for_new.set(Some(ModelRef {
+                provider: id,
+                provider_name: name,
+                model: model.name.clone(),
+            }));
+        }
+        self.catalog.note(id, models);
+        Ok(())
+    }
+
+    /// Opens a link in the system's browser.
+    pub(crate) fn open_link(self, url: String) {
+        ipc::spawn(async move {
+            if let Err(error) = ipc::open_link(&OpenLinkArgs { url }).await {
+                self.tell(&error);
+            }
+        });
+    }
+
+    /// Copies a text, and says so.
+    pub(crate) fn copy(self, text: String) {
+        ipc::spawn(async move {
+            if self.copy_quietly(text).await {
+                self.toasts.say("Copied");
+            }
+        });
+    }
+
+    /// Copies a text; says only that it could not.
+    pub(crate) async fn copy_quietly(self, text: String) -> bool {
+        let copied = ipc::copy(text).await;
+        if !copied {
+            self.toasts.alert("The clipboard cannot be reached");
+        }
+        copied
+    }
+
+    /// Puts the focus into the composer.
+    pub(crate) fn take_attention(self) {
+        self.attention.update(|attention| *attention += 1);
+    }
+
+    pub(crate) fn close_overlay(self) {
+        if self.overlay.get_untracked().is_some() {
+            self.overlay.set(None);
+        }
+    }
+
+    /// Opens an overlay, or closes it if it is the open one.
+    pub(crate) fn toggle_overlay(self, overlay: Overlay) {
+        self.overlay.update(|open| {
+            *open = if *open == Some(overlay) {
+                None
+            } else {
+                Some(overlay)
+            };
+        });
+    }
+
+    pub(crate) fn toggle_sidebar(self) {
+        self.folded.update(|folded| *folded = !*folded);
+        let folded = self.folded.get_untracked();
+        ipc::keep_preference("sidebar", if folded { "folded" } else { "open" });
+    }
+
+    /// The model that the next message goes to.
+    pub(crate) fn model(self) -> Option<ModelRef> {
+        match self.pane.get() {
+            Some(pane) => pane.model.get().or_else(|| self.library.last_model.get()),
+            None => self
+                .model_for_new
+                .get()
+                .or_else(|| self.preferred.get())
+                .or_else(|| self.library.last_model.get())
+                .filter(|model| self.library.has_provider(model)),
+        }
+    }
+
+    /// The same, asked once.
+    pub(crate) fn model_untracked(self) -> Option<ModelRef> {
+        untrack(move || self.model())
+    }
+
+    /// Opens the model picker, and asks the servers what they offer.
+    pub(crate) fn open_models(self) {
+        let providers = self.library.providers.get_untracked();
+        self.catalog.ask_all(&providers);
+        self.screen.set(Screen::Chat);
+        self.overlay.set(Some(Overlay::Models));
+    }
+
+    /// Chooses the model of the open session, or of the one not begun yet.
+    pub(crate) fn choose_model(self, model: ModelRef) {
+        self.catalog.note_use(&model);
+        match self.session.get_untracked() {
+            Some(session) => self.act(Op::ChooseModel { session, model }),
+            None => self.model_for_new.set(Some(model)),
+        }
+    }
+
+    /// Puts a session into the bin, and offers to take it out again.
+    pub(crate) fn bin(self, session: SessionId) {
+        let title = self
+            .library
+            .row(session)
+            .map(|row| row.summary.with_untracked(|s| s.title.clone()))
+            .unwrap_or_default();
+        ipc::spawn(async move {
+            match self.submit(Op::BinSession { session }).await {
+                Ok(_) => {
+                    if self.session.get_untracked() == Some(session) {
+                        self.open_new();
+                    }
+                    self.toasts
+                        .say_with_undo(format!("“{title}” is in the bin"), move || {
+                            self.act(Op::UnbinSession { session });
+                        });
+                }
+                Err(error) => self.tell(&error),
+            }
+        });
+    }
+
+    /// Removes a model server, and offers to bring it back.
+    pub(crate) fn remove_provider(self, provider: Provider) {
+        ipc::spawn(async move {
+            let op = Op::RemoveProvider {
+                provider: provider.id,
+            };
+            match self.submit(op).await {
+                Ok(_) => {
+                    let words = format!("“{}” was removed", provider.name);
+                    self.toasts.say_with_undo(words, move || {
+                        self.act(Op::AddProvider {
+                            provider: provider.clone(),
+                        });
+                    });
+                }
+                Err(error) => self.tell(&error),
+            }
+        });
+    }
+
+    /// Stops the running turn of the open session, and gives the focus back to the composer.
+    pub(crate) fn stop(self) {
+        let Some(pane) = self.pane.get_untracked() else {
+            return;
+        };
+        if let Some(turn) = pane.running.get_untracked() {
+            self.act(Op::CancelTurn {
+                session: pane.session,
+                turn,
+            });
+            self.take_attention();
+        }
+    }
+
+    /// Submits an op whose success shows itself, and says so when it has none.
+    pub(crate) fn act(self, op: Op) {
+        ipc::spawn(async move {
+            if let Err(error) = self.submit(op).await {
+                self.tell(&error);
+            }
+        });
+    }
+
+    /// Submits an op under a new id.
+    pub(crate) async fn submit(self, op: Op) -> Result<Receipt, CallError> {
+        self.submit_as(OpId::from_bits(ipc::random_bits()), op)
+            .await
+    }
+
+    /// Submits an op under an id of the caller, who may come back with both after a lost answer.
+    pub(crate) async fn submit_as(self, op_id: OpId, op: Op) -> Result<Receipt, CallError> {
+        let args = SubmitArgs { op_id, op };
+        let mut tries = 1;
+        loop {
+            let answer = ipc::within(SUBMIT_LIMIT_MS, ipc::submit(&args)).await;
+            match answer {
+                Err(CallError::Lost(_)) if tries < SUBMIT_TRIES => {
+                    tries += 1;
+                    ipc::sleep(SUBMIT_PAUSE_MS).await;
+                }
+                Ok(_) | Err(CallError::Lost(_) | CallError::Refused(_)) => return answer,
+            }
+        }
+    }
+
+    /// Says that something could not be done: calmly where nothing is broken.
+    pub(crate) fn tell(self, error: &CallError) {
+        match error {
+            CallError::Refused(ErrorReport { code, .. }) => match code {
+                ErrorCode::TurnActive
+                | ErrorCode::StaleHead
+                | ErrorCode::NotFound
+                | ErrorCode::Gone
+                | ErrorCode::ShuttingDown
+                | ErrorCode::Superseded
+                | ErrorCode::UnknownEpoch => self.toasts.say(sentence(&error.to_string())),
+                ErrorCode::OpIdConflict
+                | ErrorCode::Invalid { .. }
+                | ErrorCode::StorageFailed
+                | ErrorCode::ProtocolMismatch
+                | ErrorCode::Other => self.toasts.alert(sentence(&error.to_string())),
+            },
+            CallError::Lost(words) => self
+                .toasts
+                .alert(format!("Holdfast's engine did not answer ({words})")),
+        }
+    }
+
+    fn leave_pane(self) {
+        self.kept.update_value(|kept| {
+            if let Some(open) = self.session.get_untracked()
+                && let Some(left) = kept.iter().find(|k| k.pane.session == open)
+            {
+                left.follower.pause();
+            }
+        });
+    }
+}
+
+/// The follower ends first: nothing may write into a signal that is gone.
+fn drop_pane(kept: Kept) {
+    drop(kept.follower);
+    kept.owner.cleanup();
+}
+
+/// Messages of the engine begin with a small letter; a sentence on its own does not.
+pub(crate) fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
+/// A provider as it is first added.
+pub(crate) fn new_provider(name: String, dialect: protocol::Dialect, base_url: String) -> Provider {
+    Provider {
+        id: ProviderId::from_bits(ipc::random_bits()),
+        name,
+        dialect,
+        base_url,
+        num_ctx: None,
+        keep_alive: None,
+        think: protocol::Think::ServerDefault,
+    }
+}
+
+/// What a server is called before anyone gave it a name: its host, and the port where that tells more.
+pub(crate) fn name_of_address(base_url: &str) -> String {
+    let after_scheme = base_url.split("://").last().unwrap_or(base_url);
+    let host = after_scheme.split('/').next().unwrap_or(after_scheme);
+    match host {
+        "localhost:11434" | "127.0.0.1:11434" => "Ollama on this computer".to_owned(),
+        "localhost:1234" | "127.0.0.1:1234" => "LM Studio on this computer".to_owned(),
+        "localhost:8080" | "127.0.0.1:8080" => "llama.cpp on this computer".to_owned(),
+        _ => host
+            .strip_suffix(":11434")
+            .or_else(|| host.strip_suffix(":80"))
+            .unwrap_or(host)
+            .to_owned(),
+    }
+}

@@ -1,0 +1,532 @@
+//! The only file that knows JavaScript: commands, timers, clocks, the clipboard, and the page itself.
+//!
+//! Invariant: nothing is ever pushed to this page. A command is called, its answer is awaited, and that is all the
+//! traffic there is. Kept by: this file binds `invoke` and nothing else of Tauri.
+//! Arguments and answers travel as JSON text, so that a 64-bit number never becomes a JavaScript double.
+//! Not here: what an answer means (`transcript::Link`), and when to ask (`follow`).
+
+use std::{
+    cell::{Cell, RefCell},
+    future::{Future, poll_fn},
+    panic::PanicHookInfo,
+    pin::{Pin, pin},
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+use protocol::{
+    About, AttachArgs, Attached, Batch, DetachArgs, DraftArgs, ErrorReport, HelloArgs,
+    LoadOlderArgs, ModelsArgs, OpenLinkArgs, PollArgs, ProbeArgs, ProbeReport, Receipt, SubmitArgs,
+    Timestamp, TranscriptPage, Welcome,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
+
+#[wasm_bindgen]
+extern "C" {
+    #[wasm_bindgen(catch, js_namespace = ["window", "__TAURI__", "core"], js_name = invoke)]
+    async fn invoke_raw(command: &str, arguments: &JsValue) -> Result<JsValue, JsValue>;
+}
+
+/// Why a command has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CallError {
+    /// The shell or the engine said no, in words.
+    Refused(ErrorReport),
+    /// No answer that could be read, or none in time: the transport's fault, nothing is known about the engine.
+    Lost(String),
+}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(report) => report.fmt(f),
+            Self::Lost(words) => f.write_str(words),
+        }
+    }
+}
+
+pub(crate) async fn hello(args: &HelloArgs) -> Result<Welcome, CallError> {
+    call("hello", args).await
+}
+pub(crate) async fn attach(args: &AttachArgs) -> Result<Attached, CallError> {
+    call("attach", args).await
+}
+pub(crate) async fn poll(args: &PollArgs) -> Result<Batch, CallError> {
+    call("poll", args).await
+}
+pub(crate) async fn detach(args: &DetachArgs) -> Result<(), CallError> {
+    call("detach", args).await
+}
+pub(crate) async fn load_older(args: &LoadOlderArgs) -> Result<TranscriptPage, CallError> {
+    call("load_older", args).await
+}
+pub(crate) async fn submit(args: &SubmitArgs) -> Result<Receipt, CallError> {
+    call("submit", args).await
+}
+pub(crate) async fn draft(args: &DraftArgs) -> Result<String, CallError> {
+    call("draft", args).await
+}
+pub(crate) async fn save_draft(args: &DraftArgs) -> Result<(), CallError> {
+    call("save_draft", args).await
+}
+pub(crate) async fn models(args: &ModelsArgs) -> Result<ProbeReport, CallError> {
+    call("models", args).await
+}
+pub(crate) async fn probe(args: &ProbeArgs) -> Result<ProbeReport, CallError> {
+    call("probe", args).await
+}
+pub(crate) async fn discover() -> Result<Vec<ProbeReport>, CallError> {
+    call("discover", &()).await
+}
+pub(crate) async fn open_link(args: &OpenLinkArgs) -> Result<(), CallError> {
+    call("open_link", args).await
+}
+pub(crate) async fn about() -> Result<About, CallError> {
+    call("about", &()).await
+}
+
+async fn call<A: Serialize, R: DeserializeOwned>(command: &str, args: &A) -> Result<R, CallError> {
+    let body = serde_json::to_string(args).map_err(|error| CallError::Lost(error.to_string()))?;
+    let arguments = js_sys::Object::new();
+    js_sys::Reflect::set(&arguments, &"body".into(), &body.into())
+        .map_err(|_| CallError::Lost("the page could not make a request".to_owned()))?;
+    match invoke_raw(command, &arguments).await {
+        Ok(answer) => {
+            // A command without an answer resolves to null, which is what `()` is in JSON.
+            let text = answer.as_string().unwrap_or_else(|| "null".to_owned());
+            serde_json::from_str(&text)
+                .map_err(|error| CallError::Lost(format!("an unreadable answer ({error})")))
+        }
+        Err(refusal) => Err(refused(&refusal)),
+    }
+}
+
+fn refused(refusal: &JsValue) -> CallError {
+    let words = refusal.as_string().or_else(|| {
+        let error = refusal.dyn_ref::<js_sys::Error>()?;
+        error.message().as_string()
+    });
+    match words {
+        Some(text) => match serde_json::from_str(&text) {
+            Ok(report) => CallError::Refused(report),
+            Err(_) => CallError::Lost(text),
+        },
+        None => CallError::Lost("no answer".to_owned()),
+    }
+}
+
+/// Milliseconds since this page was loaded; never goes back.
+pub(crate) fn now_ms() -> u64 {
+    let now = window()
+        .and_then(|w| w.performance())
+        .map_or(0.0, |p| p.now());
+    now as u64
+}
+
+/// The wall clock, for the reader.
+pub(crate) fn wall() -> Timestamp {
+    Timestamp::from_millis(js_sys::Date::now() as i64)
+}
+
+/// 128 bits from the platform's source of ids.
+pub(crate) fn random_bits() -> u128 {
+    let mut bytes = [0_u8; 16];
+    let filled = window()
+        .and_then(|w| w.crypto().ok())
+        .and_then(|c| c.get_random_values_with_u8_array(&mut bytes).ok());
+    if filled.is_none() {
+        // A page without `crypto` still has to name things; two fractions of 52 bits are enough to tell ops apart.
+        let halves = [
+            js_sys::Math::random().to_bits(),
+            js_sys::Math::random().to_bits(),
+        ];
+        return (u128::from(halves[0]) << 64) | u128::from(halves[1]);
+    }
+    u128::from_le_bytes(bytes)
+}
+
+/// Ready after `ms`. Dropping it disarms the timer.
+pub(crate) fn sleep(ms: u64) -> Alarm {
+    Alarm::set(|ring| {
+        let ms = i32::try_from(ms).unwrap_or(i32::MAX);
+        let id = window()?
+            .set_timeout_with_callback_and_timeout_and_arguments_0(ring, ms)
+            .ok()?;
+        Some(Box::new(move || {
+            if let Some(window) = window() {
+                window.clear_timeout_with_handle(id);
+            }
+        }))
+    })
+}
+
+/// Ready when the page is about to be drawn. Never, while it is hidden: race it with [`sleep`].
+pub(crate) fn next_frame() -> Alarm {
+    Alarm::set(|ring| {
+        let id = window()?.request_animation_frame(ring).ok()?;
+        Some(Box::new(move || {
+            if let Some(window) = window() {
+                // An alarm that already rang cannot be cancelled, nor needs to be.
+                let _ = window.cancel_animation_frame(id);
+            }
+        }))
+    })
+}
+
+/// [`next_frame`], but not later than after `ms`, so that a hidden page goes on too.
+pub(crate) async fn next_frame_or(ms: u64) {
+    first(next_frame(), sleep(ms)).await;
+}
+
+/// One callback of the platform as a future, taken back when dropped.
+pub(crate) struct Alarm {
+    state: Rc<RefCell<AlarmState>>,
+    disarm: Option<Box<dyn FnOnce()>>,
+    _ring: Closure<dyn FnMut()>,
+}
+
+#[derive(Default)]
+struct AlarmState {
+    rung: bool,
+    waker: Option<Waker>,
+}
+
+impl Alarm {
+    fn set(arm: impl FnOnce(&js_sys::Function) -> Option<Box<dyn FnOnce()>>) -> Self {
+        let state = Rc::new(RefCell::new(AlarmState::default()));
+        let ringing = Rc::clone(&state);
+        let ring = Closure::<dyn FnMut()>::new(move || {
+            let waker = {
+                let mut state = ringing.borrow_mut();
+                state.rung = true;
+                state.waker.take()
+            };
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        });
+        let disarm = arm(ring.as_ref().unchecked_ref());
+        // A platform without timers would wait for ever; ready at once is the lesser evil.
+        state.borrow_mut().rung |= disarm.is_none();
+        Self {
+            state,
+            disarm,
+            _ring: ring,
+        }
+    }
+}
+
+impl Future for Alarm {
+    type Output = ();
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state.borrow_mut();
+        if state.rung {
+            return Poll::Ready(());
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if let Some(disarm) = self.disarm.take() {
+            disarm();
+        }
+    }
+}
+
+/// Which of two futures was ready first.
+pub(crate) enum First<A, B> {
+    /// The first one, which also wins a tie.
+    A(A),
+    /// The second one.
+    B(B),
+}
+
+/// Waits for either; the other one is dropped.
+pub(crate) async fn first<A, B>(
+    a: impl Future<Output = A>,
+    b: impl Future<Output = B>,
+) -> First<A, B> {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    poll_fn(move |cx| {
+        if let Poll::Ready(a) = a.as_mut().poll(cx) {
+            return Poll::Ready(First::A(a));
+        }
+        b.as_mut().poll(cx).map(First::B)
+    })
+    .await
+}
+
+/// The command's answer, or `Lost` when `limit_ms` is over.
+pub(crate) async fn within<T>(
+    limit_ms: u64,
+    answer: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
+    match first(answer, sleep(limit_ms)).await {
+        First::A(answer) => answer,
+        First::B(()) => Err(CallError::Lost("no answer in time".to_owned())),
+    }
+}
+
+/// Runs a task of this page. Tasks own what ends them; see `follow` and `composer`.
+pub(crate) fn spawn(task: impl Future<Output = ()> + 'static) {
+    wasm_bindgen_futures::spawn_local(task);
+}
+
+/// Something that happened on the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageEvent {
+    /// It came into view.
+    Shown,
+    /// It went out of view.
+    Hidden,
+    /// It is about to go away: the last chance to save.
+    Leaving,
+}
+
+/// Calls `told` at every [`PageEvent`], for as long as the page lives.
+pub(crate) fn on_page_event(told: impl Fn(PageEvent) + 'static) {
+    let Some(window) = window() else { return };
+    let told = Rc::new(told);
+    let visibility = Rc::clone(&told);
+    let changed = Closure::<dyn FnMut()>::new(move || {
+        visibility(if is_hidden() {
+            PageEvent::Hidden
+        } else {
+            PageEvent::Shown
+        });
+    });
+    let leaving = Closure::<dyn FnMut()>::new(move || told(PageEvent::Leaving));
+    if let Some(document) = window.document() {
+        listen(&document, "visibilitychange", changed);
+    }
+    listen(&window, "pagehide", leaving);
+}
+
+/// Whether the page is out of view.
+pub(crate) fn is_hidden() -> bool {
+    window()
+        .and_then(|w| w.document())
+        .is_some_and(|d| d.hidden())
+}
+
+fn listen(target: &web_sys::EventTarget, event: &str, told: Closure<dyn FnMut()>) {
+    // A page that refuses a listener still works, it only reacts later.
+    let _ = target.add_event_listener_with_callback(event, told.as_ref().unchecked_ref());
+    // The listener belongs to the page and ends with it.
+    told.forget();
+}
+
+/// Puts text on the clipboard; says whether that worked.
+pub(crate) async fn copy(text: String) -> bool {
+    let Some(window) = window() else { return false };
+    // Not every webview has the modern clipboard: look before calling, or the call throws.
+    let modern = js_sys::Reflect::get(&window.navigator(), &"clipboard".into())
+        .is_ok_and(|clipboard| !clipboard.is_undefined());
+    if modern {
+        let written = window.navigator().clipboard().write_text(&text);
+        if wasm_bindgen_futures::JsFuture::from(written).await.is_ok() {
+            return true;
+        }
+    }
+    copy_by_selection(&text).unwrap_or(false)
+}
+
+/// The old way: select text in an element and ask the document to copy.
+fn copy_by_selection(text: &str) -> Option<bool> {
+    let document = window()?.document()?;
+    let focused = document.active_element();
+    let area: web_sys::HtmlTextAreaElement =
+        document.create_element("textarea").ok()?.dyn_into().ok()?;
+    area.set_value(text);
+    area.set_class_name("offscreen");
+    document.body()?.append_child(&area).ok()?;
+    area.select();
+    let copied = document
+        .dyn_ref::<web_sys::HtmlDocument>()?
+        .exec_command("copy")
+        .ok();
+    area.remove();
+    if let Some(focused) = focused.and_then(|e| e.dyn_into::<web_sys::HtmlElement>().ok()) {
+        // Focus is a courtesy here.
+        let _ = focused.focus();
+    }
+    copied
+}
+
+/// Whether shortcuts are spelled with the Command key.
+pub(crate) fn is_mac() -> bool {
+    window()
+        .and_then(|w| w.navigator().platform().ok())
+        .is_some_and(|p| p.starts_with("Mac"))
+}
+
+/// How far the local zone is from UTC at `at`, in minutes to subtract.
+pub(crate) fn utc_offset_min(at: Timestamp) -> i64 {
+    let date = js_sys::Date::new(&JsValue::from_f64(at.millis() as f64));
+    date.get_timezone_offset() as i64
+}
+
+/// Names the page, for the window list and for screen readers.
+pub(crate) fn set_title(title: &str) {
+    if let Some(document) = window().and_then(|w| w.document()) {
+        document.set_title(title);
+    }
+}
+
+/// Whether a key belongs to an input method, which confirms its own text with it.
+pub(crate) fn is_composing(event: &web_sys::KeyboardEvent) -> bool {
+    /// What engines report as the code of a key that an input method has.
+    const INPUT_METHOD_KEY: u32 = 229;
+    event.is_composing() || event.key_code() == INPUT_METHOD_KEY
+}
+
+/// Gives a field the height of its text, up to the limit of the style sheet.
+pub(crate) fn fit_field(area: &web_sys::HtmlTextAreaElement) {
+    /// A longer text fills the limit anyway: measuring 20,000 lines at every key would freeze the page.
+    const MEASURED_CHARS_MAX: u32 = 4_000;
+    let style = area.style();
+    // An inline height is a property set by script, which the content policy allows; it cannot fail for these values.
+    let _ = if area.text_length() > MEASURED_CHARS_MAX {
+        style.set_property("height", "100vh")
+    } else {
+        style
+            .set_property("height", "auto")
+            .and_then(|()| style.set_property("height", &format!("{}px", area.scroll_height())))
+    };
+}
+
+/// Gives the focus to the first element that matches.
+pub(crate) fn focus(selector: &str) {
+    let element = window()
+        .and_then(|w| w.document())
+        .and_then(|d| d.query_selector(selector).ok().flatten())
+        .and_then(|e| e.dyn_into::<web_sys::HtmlElement>().ok());
+    if let Some(element) = element {
+        // Focus is a courtesy: an element that cannot take it leaves it where it is.
+        let _ = element.focus();
+    }
+}
+
+/// Brings the element with this id into view within its own list.
+pub(crate) fn reveal(id: &str) {
+    let element = window()
+        .and_then(|w| w.document())
+        .and_then(|d| d.get_element_by_id(id));
+    if let Some(element) = element {
+        let options = web_sys::ScrollIntoViewOptions::new();
+        options.set_block(web_sys::ScrollLogicalPosition::Nearest);
+        element.scroll_into_view_with_scroll_into_view_options(&options);
+    }
+}
+
+/// Whether some text of the page is selected.
+pub(crate) fn has_selection() -> bool {
+    window()
+        .and_then(|w| w.get_selection().ok().flatten())
+        .is_some_and(|s| !s.is_collapsed())
+}
+
+/// A setting of this page that may be lost: whether the sidebar is folded and the like.
+pub(crate) fn preference(name: &str) -> Option<String> {
+    let storage = window()?.local_storage().ok()??;
+    storage.get_item(name).ok()?
+}
+
+/// Keeps such a setting.
+pub(crate) fn keep_preference(name: &str, value: &str) {
+    let storage = window().and_then(|w| w.local_storage().ok().flatten());
+    if let Some(storage) = storage {
+        // Nothing that matters is kept here, so a full or forbidden storage costs nothing.
+        let _ = storage.set_item(name, value);
+    }
+}
+
+/// Tells when an element's size changes, until dropped.
+pub(crate) struct SizeWatch {
+    observer: web_sys::ResizeObserver,
+    _told: Closure<dyn FnMut()>,
+}
+
+impl SizeWatch {
+    /// Watches `element`.
+    pub(crate) fn new(element: &web_sys::Element, told: impl FnMut() + 'static) -> Option<Self> {
+        let told = Closure::<dyn FnMut()>::new(told);
+        let observer = web_sys::ResizeObserver::new(told.as_ref().unchecked_ref()).ok()?;
+        observer.observe(element);
+        Some(Self {
+            observer,
+            _told: told,
+        })
+    }
+}
+
+impl Drop for SizeWatch {
+    fn drop(&mut self) {
+        self.observer.disconnect();
+    }
+}
+
+/// Loads the page again. The engine and its turns know nothing of it.
+pub(crate) fn reload() {
+    if let Some(window) = window() {
+        // A page that cannot even reload has nothing better to do than to stay.
+        let _ = window.location().reload();
+    }
+}
+
+thread_local! {
+    static PANICKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on a panic of this page replaces it by words and a way back.
+pub(crate) fn guard_page() {
+    std::panic::set_hook(Box::new(|info| {
+        let first = !PANICKED.with(|panicked| panicked.replace(true));
+        web_sys::console::error_1(&info.to_string().into());
+        if first {
+            draw_panic(info);
+        }
+    }));
+}
+
+/// Drawn by plain calls: whatever broke must not be needed to say so. The way back is a link and not a button with
+/// a listener, because after a panic nothing of this module may be called again.
+fn draw_panic(info: &PanicHookInfo<'_>) -> Option<()> {
+    let document = window()?.document()?;
+    let body = document.body()?;
+    while let Some(child) = body.first_child() {
+        body.remove_child(&child).ok()?;
+    }
+    let add = |parent: &web_sys::Element, tag: &str, class: &str, text: &str| {
+        let element = document.create_element(tag).ok()?;
+        element.set_class_name(class);
+        element.set_text_content(Some(text));
+        parent.append_child(&element).ok()?;
+        Some(element)
+    };
+    let page = add(&body, "main", "words-page", "")?;
+    page.set_attribute("role", "alert").ok()?;
+    add(&page, "h1", "words-title", "This view hit a bug")?;
+    add(
+        &page,
+        "p",
+        "words-text",
+        "Only what you see here is affected. An answer that is being written goes on and is kept; \
+         nothing is lost.",
+    )?;
+    let again = add(&page, "a", "button button-primary", "Reload view")?;
+    again.set_attribute("href", "").ok()?;
+    again.set_attribute("data-testid", "reload-view").ok()?;
+    let fold = add(&page, "details", "words-details", "")?;
+    add(&fold, "summary", "", "Details")?;
+    add(&fold, "pre", "", &info.to_string())?;
+    Some(())
+}
+
+fn window() -> Option<web_sys::Window> {
+    web_sys::window()
+}

@@ -1,0 +1,527 @@
+//! A session's pane as signals: one per turn's head, one per item, so that a text event touches the item it names.
+//!
+//! Invariant: what is shown is what the fold holds. Kept by: every change names what it is about and is answered from
+//! the fold; a swap goes through all of it, keeping the cells that are still right, so nothing blinks.
+//! Not here: the fold (`transcript`), and the order of requests (`follow`).
+
+use std::{collections::HashMap, rc::Rc};
+
+use leptos::prelude::*;
+use protocol::{
+    AttemptView, ItemBody, ItemId, ItemView, ModelRef, Origin, Part, Phase, Seq, SessionId, Status,
+    Timestamp, ToolState, TurnId, TurnOutcome, TurnView,
+};
+use transcript::{
+    Change, Heard, Link, LinkState, Transcript, Trouble,
+    words::{self, Offer},
+};
+
+use crate::{
+    follow::{self, Follower, Line},
+    library::set_if_new,
+    prose::{Prose, Since},
+};
+
+/// All of a turn but its items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TurnHead {
+    pub(crate) model: ModelRef,
+    pub(crate) started_at: Timestamp,
+    pub(crate) attempts: Vec<AttemptView>,
+    pub(crate) outcome: Option<TurnOutcome>,
+    pub(crate) ended_at: Option<Timestamp>,
+    /// What can be done about its end.
+    pub(crate) offers: Vec<Offer>,
+}
+
+/// A turn on the screen.
+#[derive(Clone, Copy)]
+pub(crate) struct TurnCell {
+    pub(crate) turn: TurnId,
+    pub(crate) head: RwSignal<TurnHead>,
+    pub(crate) items: RwSignal<Vec<ItemCell>>,
+}
+
+/// An item on the screen.
+#[derive(Clone, Copy)]
+pub(crate) struct ItemCell {
+    pub(crate) item: ItemId,
+    /// Which whole transcript it first came with: an item that a swap replaced is another cell.
+    swap: u64,
+    pub(crate) body: CellBody,
+}
+
+impl ItemCell {
+    /// What tells cells apart.
+    pub(crate) const fn key(&self) -> (ItemId, u64) {
+        (self.item, self.swap)
+    }
+}
+
+/// What an item shows.
+#[derive(Clone, Copy)]
+pub(crate) enum CellBody {
+    /// Never changes.
+    User(StoredValue<String>),
+    /// What the model says.
+    Answer(Prose),
+    /// What it thinks.
+    Reasoning(ReasoningCell),
+    Tool(RwSignal<ToolCell>),
+    /// Something this version cannot show, by its kind.
+    Unsupported(StoredValue<String>),
+}
+
+/// A reasoning block; its text is only drawn when it is unfolded.
+#[derive(Clone, Copy)]
+pub(crate) struct ReasoningCell {
+    pub(crate) text: RwSignal<String>,
+    pub(crate) began_at: Timestamp,
+    /// When its last text came; absent while more may come.
+    pub(crate) ended_at: RwSignal<Option<Timestamp>>,
+}
+
+/// A tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ToolCell {
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+    pub(crate) state: ToolState,
+}
+
+/// What is shown of one session.
+#[derive(Clone, Copy)]
+pub(crate) struct Pane {
+    pub(crate) session: SessionId,
+    /// Whether it was ever loaded: only then "nothing here" may be said.
+    pub(crate) loaded: RwSignal<bool>,
+    pub(crate) title: RwSignal<String>,
+    pub(crate) origin: RwSignal<Origin>,
+    pub(crate) model: RwSignal<Option<ModelRef>>,
+    pub(crate) turns: RwSignal<Vec<TurnCell>>,
+    pub(crate) more_before: RwSignal<bool>,
+    /// The turn that runs, by its events.
+    pub(crate) running: RwSignal<Option<TurnId>>,
+    /// What it is doing, as last heard.
+    pub(crate) status: RwSignal<Option<Status>>,
+    pub(crate) link_state: RwSignal<LinkState>,
+    /// What keeps the link from following.
+    pub(crate) trouble: RwSignal<Option<Trouble>>,
+    cells: StoredValue<HashMap<TurnId, TurnCell>>,
+    line: StoredValue<Option<Rc<Line<Transcript>>>, LocalStorage>,
+}
+
+impl Pane {
+    /// A pane that shows nothing yet, and the follower that fills it. Its signals belong to `owner`.
+    pub(crate) fn open(session: SessionId, owner: &Owner) -> (Self, Follower) {
+        let pane = owner.with(|| Self {
+            session,
+            loaded: RwSignal::new(false),
+            title: RwSignal::new(String::new()),
+            origin: RwSignal::new(Origin::Conversation),
+            model: RwSignal::new(None),
+            turns: RwSignal::new(Vec::new()),
+            more_before: RwSignal::new(false),
+            running: RwSignal::new(None),
+            status: RwSignal::new(None),
+            link_state: RwSignal::new(LinkState::Detached),
+            trouble: RwSignal::new(None),
+            cells: StoredValue::new(HashMap::new()),
+            line: StoredValue::new_local(None),
+        });
+        let (line, follower) = follow::session(pane, owner.clone());
+        pane.line.set_value(Some(line));
+        (pane, follower)
+    }
+
+    /// Whether a structural action may be asked for.
+    pub(crate) fn is_live(self) -> bool {
+        self.link_state.get() == LinkState::Live
+    }
+
+    /// Whether Stop was asked for and not answered yet.
+    pub(crate) fn is_stopping(self) -> bool {
+        self.running.get().is_some()
+            && self
+                .status
+                .with(|status| status.as_ref().is_some_and(|s| s.phase == Phase::Stopping))
+    }
+
+    /// The last structural event of what is shown.
+    pub(crate) fn tip(self) -> Option<Seq> {
+        self.with_transcript(Transcript::tip).flatten()
+    }
+
+    /// An item's text, whole, as it was received.
+    pub(crate) fn text(self, turn: TurnId, item: ItemId) -> Option<String> {
+        self.with_transcript(|transcript| match &transcript.item(turn, item)?.body {
+            ItemBody::UserMessage { text, .. } | ItemBody::Text { text, .. } => Some(text.clone()),
+            ItemBody::ToolCall { .. } | ItemBody::Unsupported { .. } => None,
+        })
+        .flatten()
+    }
+
+    /// All that a turn's model said to the reader.
+    pub(crate) fn answer(self, turn: TurnId) -> String {
+        let parts = self.with_transcript(|transcript| {
+            let items = transcript.turn(turn).map(|view| view.items.as_slice());
+            let answers = items
+                .unwrap_or_default()
+                .iter()
+                .filter_map(|item| match &item.body {
+                    ItemBody::Text {
+                        part: Part::Answer,
+                        text,
+                        ..
+                    } => Some(text.as_str()),
+                    ItemBody::Text {
+                        part: Part::Reasoning,
+                        ..
+                    }
+                    | ItemBody::UserMessage { .. }
+                    | ItemBody::ToolCall { .. }
+                    | ItemBody::Unsupported { .. } => None,
+                });
+            answers.collect::<Vec<_>>().join("\n\n")
+        });
+        parts.unwrap_or_default()
+    }
+
+    /// Begins again after the link stopped trying.
+    pub(crate) fn reconnect(self) {
+        if let Some(line) = self.line.try_get_value().flatten() {
+            line.retry();
+        }
+    }
+
+    /// Loads older turns and puts them in front; `before` runs just before they appear.
+    pub(crate) async fn load_older(self, before: impl FnOnce()) -> bool {
+        let Some(line) = self.line.try_get_value().flatten() else {
+            return false;
+        };
+        let owner = Owner::current();
+        if !follow::older(&line).await {
+            return false;
+        }
+        before();
+        let show = || self.show_all(&line.link.borrow());
+        match owner {
+            Some(owner) => owner.with(show),
+            None => show(),
+        }
+        true
+    }
+
+    /// Shows what a link has heard.
+    pub(crate) fn show(self, link: &Link<Transcript>, heard: &Heard<Change>) {
+        if let Some(transcript) = link.shown() {
+            if heard.swapped {
+                self.show_all(link);
+            } else if !heard.changes.is_empty() {
+                self.show_changes(transcript, &heard.changes, link.counters().swaps);
+            }
+        }
+        if heard.swapped || heard.status_changed {
+            set_if_new(self.status, link.status().cloned());
+        }
+        set_if_new(self.trouble, link.trouble().cloned());
+        set_if_new(self.link_state, link.state());
+    }
+
+    fn show_all(self, link: &Link<Transcript>) {
+        let Some(transcript) = link.shown() else {
+            return;
+        };
+        self.show_session(transcript);
+        for view in transcript.turns() {
+            self.show_turn(view, link.counters().swaps);
+        }
+        self.show_order(transcript);
+        set_if_new(self.loaded, true);
+    }
+
+    fn show_changes(self, transcript: &Transcript, changes: &[Change], swap: u64) {
+        let mut session = false;
+        let mut order = false;
+        // Many fragments of one text are drawn once.
+        let mut grown: Vec<(TurnId, ItemId)> = Vec::new();
+        for change in changes {
+            match *change {
+                Change::SessionChanged => session = true,
+                Change::TurnAdded(turn) => {
+                    order = true;
+                    if let Some(view) = transcript.turn(turn) {
+                        self.show_turn(view, swap);
+                    }
+                }
+                Change::TurnChanged(turn) => {
+                    if let (Some(cell), Some(view)) = (self.cell(turn), transcript.turn(turn)) {
+                        set_if_new(cell.head, head(view));
+                    }
+                }
+                Change::ItemAdded { turn, item } => {
+                    if let (Some(cell), Some(view)) = (self.cell(turn), transcript.turn(turn)) {
+                        let known = cell
+                            .items
+                            .with_untracked(|items| items.iter().any(|cell| cell.item == item));
+                        if !known {
+                            show_items(cell, view, swap);
+                        }
+                    }
+                }
+                Change::TextGrew { turn, item } | Change::ItemChanged { turn, item } => {
+                    if !grown.contains(&(turn, item)) {
+                        grown.push((turn, item));
+                    }
+                }
+                Change::Rewound => {
+                    order = true;
+                    session = true;
+                }
+            }
+        }
+        for (turn, item) in grown {
+            let cell = self.cell(turn).and_then(|cell| {
+                cell.items
+                    .with_untracked(|items| items.iter().rev().find(|c| c.item == item).copied())
+            });
+            if let (Some(cell), Some(view)) = (cell, transcript.item(turn, item)) {
+                show_item(cell, view, Since::Grown);
+            }
+        }
+        if order {
+            self.show_order(transcript);
+        }
+        if session {
+            self.show_session(transcript);
+        }
+        set_if_new(self.running, transcript.running());
+    }
+
+    fn show_session(self, transcript: &Transcript) {
+        set_if_new(self.title, transcript.title().to_owned());
+        set_if_new(self.origin, transcript.origin());
+        set_if_new(self.model, transcript.model().cloned());
+    }
+
+    fn show_order(self, transcript: &Transcript) {
+        let before = self
+            .turns
+            .with_untracked(|turns| turns.iter().map(|cell| cell.turn).collect::<Vec<_>>());
+        let now: Vec<TurnId> = transcript.turns().map(|view| view.turn).collect();
+        if before != now {
+            self.cells
+                .update_value(|cells| cells.retain(|turn, _| now.binary_search(turn).is_ok()));
+            let cells = self.cells.with_value(|cells| {
+                let cells = now.iter().filter_map(|turn| cells.get(turn).copied());
+                cells.collect::<Vec<_>>()
+            });
+            self.turns.set(cells);
+        }
+        set_if_new(self.more_before, transcript.more_before());
+        set_if_new(self.running, transcript.running());
+    }
+
+    fn show_turn(self, view: &TurnView, swap: u64) {
+        let cell = match self.cell(view.turn) {
+            Some(cell) => {
+                set_if_new(cell.head, head(view));
+                cell
+            }
+            None => {
+                let cell = TurnCell {
+                    turn: view.turn,
+                    head: RwSignal::new(head(view)),
+                    items: RwSignal::new(Vec::new()),
+                };
+                self.cells.update_value(|cells| {
+                    cells.insert(view.turn, cell);
+                });
+                cell
+            }
+        };
+        show_items(cell, view, swap);
+    }
+
+    fn cell(self, turn: TurnId) -> Option<TurnCell> {
+        self.cells.with_value(|cells| cells.get(&turn).copied())
+    }
+
+    fn with_transcript<R>(self, ask: impl FnOnce(&Transcript) -> R) -> Option<R> {
+        let line = self.line.try_get_value().flatten()?;
+        let link = line.link.borrow();
+        link.shown().map(ask)
+    }
+}
+
+fn head(view: &TurnView) -> TurnHead {
+    TurnHead {
+        model: view.model.clone(),
+        started_at: view.started_at,
+        attempts: view.attempts.clone(),
+        outcome: view.outcome.clone(),
+        ended_at: view.ended_at,
+        offers: words::offers_for(view),
+    }
+}
+
+/// Brings all items of a turn up to date.
+fn show_items(cell: TurnCell, view: &TurnView, swap: u64) {
+    let before = cell.items.get_untracked();
+    let same_items = before.len() == view.items.len()
+        && before
+            .iter()
+            .zip(&view.items)
+            .all(|(a, b)| a.item == b.item);
+    let now: Vec<ItemCell> = view
+        .items
+        .iter()
+        .map(|view| {
+            let known = before.iter().find(|cell| cell.item == view.item).copied();
+            match known {
+                Some(cell) if show_item(cell, view, Since::Swapped) => cell,
+                Some(_) | None => new_item(view, swap),
+            }
+        })
+        .collect();
+    let same_cells = before.iter().zip(&now).all(|(a, b)| a.body.is(b.body));
+    if !(same_items && same_cells) {
+        cell.items.set(now);
+    }
+}
+
+impl CellBody {
+    /// Whether both are the very same signals.
+    fn is(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::User(a), Self::User(b)) | (Self::Unsupported(a), Self::Unsupported(b)) => a == b,
+            (Self::Answer(a), Self::Answer(b)) => a == b,
+            (Self::Reasoning(a), Self::Reasoning(b)) => a.text == b.text,
+            (Self::Tool(a), Self::Tool(b)) => a == b,
+            (
+                Self::User(_)
+                | Self::Unsupported(_)
+                | Self::Answer(_)
+                | Self::Reasoning(_)
+                | Self::Tool(_),
+                _other,
+            ) => false,
+        }
+    }
+}
+
+fn new_item(view: &ItemView, swap: u64) -> ItemCell {
+    let body = match &view.body {
+        ItemBody::UserMessage { text, .. } => CellBody::User(StoredValue::new(text.clone())),
+        ItemBody::Text {
+            part: Part::Answer,
+            text,
+            open,
+        } => {
+            let prose = Prose::new();
+            prose.show(text, *open, Since::Grown);
+            CellBody::Answer(prose)
+        }
+        ItemBody::Text {
+            part: Part::Reasoning,
+            text,
+            open,
+        } => CellBody::Reasoning(ReasoningCell {
+            text: RwSignal::new(text.clone()),
+            began_at: view.began_at,
+            ended_at: RwSignal::new((!open).then_some(view.changed_at)),
+        }),
+        ItemBody::ToolCall {
+            name,
+            arguments,
+            state,
+            ..
+        } => CellBody::Tool(RwSignal::new(ToolCell {
+            name: name.clone(),
+            arguments: arguments.clone(),
+            state: state.clone(),
+        })),
+        ItemBody::Unsupported { kind } => CellBody::Unsupported(StoredValue::new(kind.clone())),
+    };
+    ItemCell {
+        item: view.item,
+        swap,
+        body,
+    }
+}
+
+/// Brings a cell up to date; `false` if it is a cell of another kind of item.
+fn show_item(cell: ItemCell, view: &ItemView, since: Since) -> bool {
+    match (cell.body, &view.body) {
+        (CellBody::User(shown), ItemBody::UserMessage { text, .. }) => {
+            shown.with_value(|shown| shown == text)
+        }
+        (
+            CellBody::Answer(prose),
+            ItemBody::Text {
+                part: Part::Answer,
+                text,
+                open,
+            },
+        ) => prose.show(text, *open, since),
+        (
+            CellBody::Reasoning(reasoning),
+            ItemBody::Text {
+                part: Part::Reasoning,
+                text,
+                open,
+            },
+        ) => {
+            let grew = grow(reasoning.text, text, since);
+            set_if_new(reasoning.ended_at, (!open).then_some(view.changed_at));
+            grew
+        }
+        (
+            CellBody::Tool(shown),
+            ItemBody::ToolCall {
+                name,
+                arguments,
+                state,
+                ..
+            },
+        ) => {
+            let tool = ToolCell {
+                name: name.clone(),
+                arguments: arguments.clone(),
+                state: state.clone(),
+            };
+            set_if_new(shown, tool);
+            true
+        }
+        (CellBody::Unsupported(shown), ItemBody::Unsupported { kind }) => {
+            shown.with_value(|shown| shown == kind)
+        }
+        (
+            CellBody::User(_)
+            | CellBody::Answer(_)
+            | CellBody::Reasoning(_)
+            | CellBody::Tool(_)
+            | CellBody::Unsupported(_),
+            ItemBody::UserMessage { .. }
+            | ItemBody::Text { .. }
+            | ItemBody::ToolCall { .. }
+            | ItemBody::Unsupported { .. },
+        ) => false,
+    }
+}
+
+/// Adds what is new at the end of a text; `false` if another text is shown already.
+fn grow(shown: RwSignal<String>, text: &str, since: Since) -> bool {
+    let tail = shown.with_untracked(|shown| match since {
+        Since::Grown => text.get(shown.len()..),
+        Since::Swapped => text.strip_prefix(shown.as_str()),
+    });
+    match tail {
+        Some("") => true,
+        Some(tail) => {
+            shown.update(|shown| shown.push_str(tail));
+            true
+        }
+        None => false,
+    }
+}
