@@ -82,7 +82,6 @@ fn bind(project: &Project, module: &Path) -> Result<PathBuf> {
     let mut command = tool::cargo();
     command.args([
         "run",
-        "--quiet",
         "--package=xtask",
         "--features=bindgen",
         "--bin=bindgen",
