@@ -5,7 +5,8 @@
 //! Compiled twice: the window runs it in WASM, the engine folds finished turns into stored views with it.
 //! Not here: how an answer travels (the window's `ipc`, the engine), and how any of it looks.
 
-#![warn(clippy::wildcard_enum_match_arm)]
+// Tests ask for one thing and fail on all others.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod fold;
 pub mod link;

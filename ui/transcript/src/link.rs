@@ -455,10 +455,13 @@ impl<F: Follow> Link<F> {
     }
 
     /// The pane is gone: nothing is asked any more, and what still arrives is declined.
-    pub fn close(&mut self) {
+    /// Gives the attachment there was, for a parting `detach`.
+    pub fn close(&mut self) -> Option<Epoch> {
+        let epoch = self.epoch();
         self.view = View::Closed;
         self.stage = Stage::Detached;
         self.asked = None;
+        epoch
     }
 
     fn ask(&mut self, what: Question, now_ms: u64) -> Next {

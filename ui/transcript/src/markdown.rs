@@ -9,6 +9,7 @@
 //! Deliberately not here: link reference definitions (they would change what was drawn long ago; they are shown as the
 //! text they are), footnotes, maths, and any HTML: what looks like it is text.
 
+mod address;
 mod fence;
 mod parse;
 

@@ -744,7 +744,8 @@ fn a_closed_link_asks_nothing_and_declines_what_still_comes() {
     let (ticket, request) = desk.poll_request();
     desk.engine.write(1);
     let answer = desk.engine.poll(request);
-    desk.link.close();
+    assert_eq!(desk.link.close(), Some(request.epoch));
+    assert_eq!(desk.link.close(), None);
     assert_eq!(desk.link.polled(ticket, answer, desk.now).changes.len(), 0);
     for action in [Link::show, Link::retry, Link::said_hello, Link::hide] {
         action(&mut desk.link);
@@ -939,6 +940,10 @@ fn fate() -> impl Strategy<Value = Fate> {
 }
 
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are never more than a few of them"
+)]
 enum Answer {
     Attach(Ticket, Result<Attached, AnswerError>),
     Poll(Ticket, Result<Batch, AnswerError>),

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, LinkType, Options, Parser, Tag};
 
-use super::{Align, Block, Inline, ListItem};
+use super::{Align, Block, Inline, ListItem, address};
 
 /// Deeper nesting is drawn at this depth: nobody can see more, and drawing and dropping go one call deeper per level.
 const DEPTH_MAX: usize = 24;
@@ -156,7 +156,7 @@ impl Nest {
 
     fn wrap(&mut self) {
         if !self.bare.is_empty() {
-            let bare = std::mem::take(&mut self.bare);
+            let bare = address::linked(std::mem::take(&mut self.bare));
             self.blocks.push(Block::Paragraph(bare));
         }
     }
@@ -372,11 +372,14 @@ impl<'a> Builder<'a> {
             }
             Frame::Cell(inlines) => {
                 if let Some(Frame::Head(cells) | Frame::Row(cells)) = self.frames.last_mut() {
-                    cells.push(inlines);
+                    cells.push(address::linked(inlines));
                 }
             }
-            Frame::Paragraph(inlines) => self.block(Block::Paragraph(inlines)),
-            Frame::Heading { level, inlines } => self.block(Block::Heading { level, inlines }),
+            Frame::Paragraph(inlines) => self.block(Block::Paragraph(address::linked(inlines))),
+            Frame::Heading { level, inlines } => self.block(Block::Heading {
+                level,
+                inlines: address::linked(inlines),
+            }),
             Frame::Code {
                 language,
                 mut text,
@@ -517,17 +520,11 @@ fn language(info: &str) -> Option<String> {
 
 /// The address of a link that may be followed; anything but the web and mail may not.
 fn href(link_type: LinkType, address: &str) -> Option<String> {
-    if address.chars().any(char::is_control) {
-        return None;
-    }
     if matches!(link_type, LinkType::Email) {
-        return Some(format!("mailto:{address}"));
+        address::followed(&format!("mailto:{address}"))
+    } else {
+        address::followed(address)
     }
-    let (scheme, _) = address.split_once(':')?;
-    ["http", "https", "mailto"]
-        .iter()
-        .any(|known| scheme.eq_ignore_ascii_case(known))
-        .then(|| address.to_owned())
 }
 
 /// What inlines say without their form.

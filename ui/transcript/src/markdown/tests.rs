@@ -8,6 +8,14 @@ fn text(text: &str) -> Inline {
     Inline::Text(text.to_owned())
 }
 
+fn link(address: &str) -> Inline {
+    Inline::Link {
+        href: address.to_owned(),
+        title: String::new(),
+        inlines: vec![text(address)],
+    }
+}
+
 fn paragraph(words: &str) -> Block {
     Block::Paragraph(vec![text(words)])
 }
@@ -194,6 +202,51 @@ fn only_web_and_mail_addresses_become_links() {
 }
 
 #[test]
+fn a_bare_web_address_is_a_link_without_the_marks_around_it() {
+    for (source, before, address, after) in [
+        ("https://x.y", "", "https://x.y", ""),
+        (
+            "see http://x.y/a_b_c?d=1&e=2.",
+            "see ",
+            "http://x.y/a_b_c?d=1&e=2",
+            ".",
+        ),
+        ("(https://x.y/z)", "(", "https://x.y/z", ")"),
+        ("https://x.y/z_(w), so", "", "https://x.y/z_(w)", ", so"),
+        (
+            "at http://[::1]:11434/api!",
+            "at ",
+            "http://[::1]:11434/api",
+            "!",
+        ),
+        (
+            "http http:// https://ü.de",
+            "http http:// ",
+            "https://ü.de",
+            "",
+        ),
+    ] {
+        let document = Document::from_text(source);
+        let mut expected = vec![text(before), link(address), text(after)];
+        expected.retain(|inline| *inline != text(""));
+        assert_eq!(document.blocks(), [Block::Paragraph(expected)], "{source}");
+    }
+    for source in ["xhttps://x.y", "https://", "`https://x.y`", "ftp://x.y"] {
+        let document = format!("{:?}", Document::from_text(source));
+        assert!(!document.contains("Link"), "{source}");
+    }
+    assert_eq!(
+        Document::from_text("[https://a.b](https://x.y)").blocks(),
+        [Block::Paragraph(vec![Inline::Link {
+            href: "https://x.y".to_owned(),
+            title: String::new(),
+            inlines: vec![text("https://a.b")],
+        }])],
+        "no link within a link"
+    );
+}
+
+#[test]
 fn html_stays_text_and_dollars_are_not_maths() {
     assert_eq!(
         Document::from_text("a <script>x</script> $b_1$ and $$c$$").blocks(),
@@ -213,9 +266,11 @@ fn a_link_definition_is_shown_as_the_text_it_is_and_changes_nothing_before_it() 
     let expected = vec![
         paragraph("see [it][1]"),
         Block::Paragraph(vec![
-            text("[1]: https://x.y"),
+            text("[1]: "),
+            link("https://x.y"),
             Inline::SoftBreak,
-            text("[1]: https://again"),
+            text("[1]: "),
+            link("https://again"),
         ]),
         Block::Quote(vec![paragraph("[q]: /quoted")]),
     ];
