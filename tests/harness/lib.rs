@@ -18,3 +18,12 @@ pub mod clock;
 pub mod gate;
 pub mod model_server;
 pub mod sentinel;
+
+pub mod backend;
+pub mod child;
+
+pub mod client;
+pub mod picture;
+
+pub mod verdict;
+pub mod world;

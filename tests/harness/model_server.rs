@@ -6,6 +6,7 @@
 //! Not here: being clever. It understands as much of HTTP as one request per connection needs.
 
 mod answer;
+mod cassette;
 mod script;
 
 use std::{
@@ -28,6 +29,7 @@ use tokio::{
 };
 
 pub use answer::{Answer, MODEL};
+pub use cassette::Cassette;
 pub use script::{CUTS, Ending, Script};
 use script::{Framing, Head, Step};
 
@@ -435,10 +437,10 @@ impl Connection {
     }
 
     async fn run(&mut self, script: Script, gates: &Gates) -> Played {
-        if let Some(gate) = &script.head_gate {
-            if let Played::Closed = self.stand_at(gate, gates).await {
-                return Played::Closed;
-            }
+        if let Some(gate) = &script.head_gate
+            && let Played::Closed = self.stand_at(gate, gates).await
+        {
+            return Played::Closed;
         }
         let mut pending = script.head.as_ref().map(head_bytes).unwrap_or_default();
         let framing = script

@@ -1,1 +1,19 @@
-fn main() {}
+//! The scenarios: short stories with a verdict, each of which has been seen red.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a story whose assumptions are broken must stop"
+)]
+
+mod asking;
+mod conversation;
+mod failing;
+mod folder;
+mod following;
+mod killed;
+mod recorded;
+
+mod tidy;

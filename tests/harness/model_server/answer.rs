@@ -213,8 +213,8 @@ impl Answer {
             head: Some(Head {
                 status: 200,
                 content_type: match self.dialect {
-                    Dialect::Ollama => "application/x-ndjson",
-                    Dialect::OpenAiChat => "text/event-stream",
+                    Dialect::Ollama => "application/x-ndjson".to_owned(),
+                    Dialect::OpenAiChat => "text/event-stream".to_owned(),
                 },
                 headers: Vec::new(),
                 framing: Framing::Chunked,

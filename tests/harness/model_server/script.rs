@@ -25,7 +25,7 @@ pub(super) enum Condition {
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) status: u16,
-    pub(super) content_type: &'static str,
+    pub(super) content_type: String,
     pub(super) headers: Vec<(String, String)>,
     pub(super) framing: Framing,
 }
@@ -62,12 +62,12 @@ pub const CUTS: [Ending; 2] = [Ending::Fin, Ending::Rst];
 
 impl Script {
     /// A whole answer that is no stream: errors, web pages.
-    pub fn page(status: u16, content_type: &'static str, body: &str) -> Self {
+    pub fn page(status: u16, content_type: &str, body: &str) -> Self {
         Self {
             condition: Condition::Next,
             head: Some(Head {
                 status,
-                content_type,
+                content_type: content_type.to_owned(),
                 headers: Vec::new(),
                 framing: Framing::Length(body.len()),
             }),
@@ -95,9 +95,17 @@ impl Script {
     pub fn error(dialect: Dialect, status: u16, message: &str) -> Self {
         let body = match dialect {
             Dialect::Ollama => serde_json::json!({ "error": message }),
-            Dialect::OpenAiChat => serde_json::json!({
-                "error": { "code": status, "message": message, "type": "invalid_request_error" }
-            }),
+            Dialect::OpenAiChat => {
+                let kind = match status {
+                    401 => "authentication_error",
+                    403 => "permission_error",
+                    429 => "rate_limit_error",
+                    503 => "unavailable_error",
+                    500.. => "server_error",
+                    _ => "invalid_request_error",
+                };
+                serde_json::json!({ "error": { "code": status, "message": message, "type": kind } })
+            }
         };
         Self::page(status, "application/json; charset=utf-8", &body.to_string())
     }
@@ -143,6 +151,13 @@ impl Script {
             .as_mut()
             .expect("a raw script has its own framing")
             .framing = Framing::UntilClose;
+        self
+    }
+
+    /// The same, but the connection ends otherwise.
+    #[must_use]
+    pub fn but_ends(mut self, ending: Ending) -> Self {
+        self.ending = ending;
         self
     }
 

@@ -1,0 +1,90 @@
+//! An engine in a process of its own, driven by lines of JSON, to be killed by the tests.
+//!
+//! Real time, no clean-up of its own: what a SIGKILL leaves behind is what the next start finds.
+
+#![allow(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "part of the test harness"
+)]
+
+use std::{path::PathBuf, sync::Arc};
+
+use engine::{Config, Engine};
+use protocol::ErrorReport;
+use serde::Serialize;
+use serde_json::Value;
+use tests::child::{Answer, Asked, Call, READY};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    sync::Mutex,
+    task::JoinSet,
+};
+
+fn main() {
+    let data_dir = PathBuf::from(std::env::args_os().nth(1).expect("the data folder"));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(serve(data_dir));
+}
+
+async fn serve(data_dir: PathBuf) {
+    let engine = Engine::open(Config::new(data_dir))
+        .await
+        .expect("the engine opens");
+    let stdout = Arc::new(Mutex::new(tokio::io::stdout()));
+    say(&stdout, READY).await;
+    let mut calls = JoinSet::new();
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let Call { number, what } = serde_json::from_str(&line).expect("a call");
+        let (engine, stdout) = (engine.clone(), Arc::clone(&stdout));
+        calls.spawn(async move {
+            let answer = Answer {
+                number,
+                answer: answer(&engine, what).await,
+            };
+            let line = serde_json::to_string(&answer).expect("answers have a JSON form");
+            say(&stdout, &line).await;
+        });
+    }
+}
+
+async fn answer(engine: &Engine, what: Asked) -> Result<Value, ErrorReport> {
+    match what {
+        Asked::Hello { window, hello } => {
+            engine.hello(&window, hello.page, hello.protocol).map(value)
+        }
+        Asked::Attach(args) => engine
+            .attach(args.page, args.stream, args.cursor)
+            .await
+            .map(value),
+        Asked::Poll(args) => engine.poll(args.request).await.map(value),
+        Asked::Detach(args) => {
+            engine.detach(args.epoch);
+            Ok(Value::Null)
+        }
+        Asked::LoadOlder(args) => engine
+            .load_older(args.session, args.before, args.as_of)
+            .await
+            .map(value),
+        Asked::Submit(args) => engine.submit(args.op_id, args.op).await.map(value),
+        Asked::Library => engine.library().await.map(value),
+    }
+}
+
+fn value(answer: impl Serialize) -> Value {
+    serde_json::to_value(answer).expect("answers have a JSON form")
+}
+
+async fn say(stdout: &Mutex<tokio::io::Stdout>, line: &str) {
+    let mut stdout = stdout.lock().await;
+    stdout
+        .write_all(format!("{line}\n").as_bytes())
+        .await
+        .expect("the parent listens");
+    stdout.flush().await.expect("the parent listens");
+}

@@ -1,0 +1,199 @@
+//! The world of a story: a data folder, an engine on it, a clock, and the line to the pages.
+//!
+//! Invariant: the engine is the product's own, made by its own factory; the world only passes in what is passed in.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use engine::{Config, Engine, OpenError, Reader, gateway::Limits};
+use protocol::{
+    Event, InterruptedWhy, ModelRef, Op, OpId, Provider, Receipt, SessionId, StreamId, TurnId,
+};
+use tempfile::TempDir;
+use transcript::Transcript;
+
+use crate::{
+    backend::{Line, Missed},
+    child::Child,
+    client::{Client, Page},
+    clock::TestClock,
+    model_server::ModelServer,
+    sentinel::random_u128,
+    watched::within_limit,
+};
+
+/// Two frames: what the engine joins text for, before it is written.
+const TEXT_FLUSH: Duration = Duration::from_millis(33);
+
+/// Everything around one engine.
+pub struct World {
+    dir: TempDir,
+    pub clock: TestClock,
+    pub line: Line,
+    pub limits: Limits,
+    pub ceiling: Duration,
+    engine: Option<Engine>,
+}
+
+impl World {
+    /// An empty data folder with an engine on it.
+    pub async fn new() -> Self {
+        let mut world = Self::without_engine();
+        world.open().await;
+        world
+    }
+
+    /// An empty data folder.
+    pub fn without_engine() -> Self {
+        let product = Config::new("");
+        Self {
+            dir: tempfile::tempdir().expect("a data folder"),
+            clock: TestClock::default(),
+            line: Line::default(),
+            limits: product.limits,
+            ceiling: product.ceiling,
+            engine: None,
+        }
+    }
+
+    /// The data folder.
+    pub fn data_dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// What an engine of this world is made of.
+    pub fn config(&self) -> Config {
+        Config {
+            clock: Arc::new(self.clock.clone()),
+            limits: self.limits,
+            ceiling: self.ceiling,
+            ..Config::new(self.data_dir())
+        }
+    }
+
+    /// Starts the engine.
+    pub async fn open(&mut self) {
+        let engine = self.try_open().await.expect("the engine opens");
+        self.line.to_engine(engine.clone());
+        self.engine = Some(engine);
+    }
+
+    /// Tries to start another one on the same folder.
+    pub async fn try_open(&self) -> Result<Engine, OpenError> {
+        within_limit("the engine to open", Engine::open(self.config())).await
+    }
+
+    /// The running engine.
+    pub fn engine(&self) -> &Engine {
+        self.engine.as_ref().expect("an open engine")
+    }
+
+    /// Closes the engine, as Quit does.
+    pub async fn quit(&mut self) {
+        let engine = self.engine.take().expect("an open engine");
+        within_limit(
+            "the engine to close",
+            engine.shutdown(InterruptedWhy::AppExit),
+        )
+        .await;
+        assert_eq!(
+            engine.counters().backstops,
+            0,
+            "a turn ended without an outcome of its own"
+        );
+        self.line.cut();
+    }
+
+    /// Closes the engine and starts it again.
+    pub async fn restart(&mut self) {
+        self.quit().await;
+        self.open().await;
+    }
+
+    /// Starts an engine in a process of its own instead.
+    pub async fn spawn(&self, program: &Path) -> Child {
+        let child = Child::start(program, self.data_dir()).await;
+        self.line.to_child(child.clone());
+        child
+    }
+
+    /// Submits an op under a fresh id.
+    pub async fn submit(&self, op: Op) -> Result<Receipt, Missed> {
+        self.line.submit(OpId::from_bits(random_u128()), op).await
+    }
+
+    /// Adds a server to the settings.
+    pub async fn add(&self, provider: Provider) {
+        self.submit(Op::AddProvider { provider })
+            .await
+            .expect("the provider is added");
+    }
+
+    /// Adds a server to the settings and begins a conversation with its model.
+    pub async fn begin(&self, server: &ModelServer, text: &str) -> SessionId {
+        self.add(server.provider()).await;
+        self.begin_with(server.model(), text).await
+    }
+
+    /// Begins a conversation.
+    pub async fn begin_with(&self, model: ModelRef, text: &str) -> SessionId {
+        let session = SessionId::from_bits(random_u128());
+        let op = Op::StartSession {
+            session,
+            model,
+            text: text.to_owned(),
+        };
+        self.submit(op).await.expect("the conversation begins");
+        session
+    }
+
+    /// Goes on with a conversation.
+    pub async fn say(&self, session: SessionId, text: &str) -> TurnId {
+        let op = Op::SendMessage {
+            session,
+            text: text.to_owned(),
+        };
+        let receipt = self.submit(op).await.expect("the message is taken");
+        receipt.turn.expect("a message starts a turn")
+    }
+
+    /// Stops a turn.
+    pub async fn stop(&self, session: SessionId, turn: TurnId) {
+        self.submit(Op::CancelTurn { session, turn })
+            .await
+            .expect("the stop is noted");
+    }
+
+    /// A page in the window called "main".
+    pub async fn page(&self) -> Page {
+        Page::load(&self.line, "main").await
+    }
+
+    /// Lets text go that waits to be joined: waits until some does, and moves the clock by two frames.
+    pub async fn flush_text(&self) {
+        self.clock.fire_next_within(TEXT_FLUSH).await;
+    }
+
+    /// Lets joined text go until a window has drawn `text`, however many pieces it comes in.
+    pub async fn flush_until(&self, window: &Client<Transcript>, text: &str) {
+        loop {
+            tokio::select! {
+                biased;
+                _ = window.sees(text) => return,
+                () = self.flush_text() => {}
+            }
+        }
+    }
+
+    /// The data folder, read as the terminal reads it.
+    pub fn reader(&self) -> Reader {
+        Reader::open(self.data_dir()).expect("the data folder can be read")
+    }
+
+    /// Every event of a session, as stored.
+    pub fn events(&self, session: SessionId) -> Vec<Event> {
+        let events = self
+            .reader()
+            .events(StreamId::Session(session), None, usize::MAX);
+        events.expect("the session can be read")
+    }
+}
