@@ -193,6 +193,20 @@ impl Gateway {
     }
 }
 
+/// Where an API of this dialect most likely begins at an address as a person types it. Nothing is dialled: for a
+/// command line that names a server which may not run yet.
+///
+/// # Errors
+/// In words, if it is no address.
+pub fn base_url(typed: &str, dialect: Dialect) -> Result<String, Failure> {
+    let place = address::places(typed)?.into_iter().next();
+    let base = place.and_then(|place| match dialect {
+        Dialect::Ollama => Some(place.ollama),
+        Dialect::OpenAiChat => place.openai.into_iter().next(),
+    });
+    base.ok_or_else(|| failure::no_address(typed))
+}
+
 /// The provider's base with `path` behind it.
 fn url(provider: &Provider, path: &str) -> Result<Url, Failure> {
     join(&provider.base_url, path).ok_or_else(|| failure::no_address(&provider.base_url))

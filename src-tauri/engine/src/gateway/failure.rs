@@ -9,9 +9,12 @@ use protocol::{Dialect, Failure, FailureCode, Timestamp};
 
 use super::{
     AttemptError, Retry,
-    fault::{EXCERPT_BYTES_MAX, Fault, Kind, Said, Unreadable, clip},
+    fault::{Fault, Kind, Said, Unreadable, clip},
     peer::{Distance, Peer},
 };
+
+/// Raw text a failure holds, for the reader to unfold.
+const DETAIL_BYTES_MAX: usize = 4096;
 
 /// Before a server that loads its model is asked again.
 const LOADING_WAIT: Duration = Duration::from_secs(2);
@@ -594,7 +597,9 @@ impl Case<'_> {
         said: &Said,
         retry: Retry,
     ) -> AttemptError {
-        let words = redacted(self.peer, clip(said.message.trim(), SENTENCE_BYTES_MAX));
+        // Redacted before it is cut, so that no part of a key is left.
+        let words = redacted(self.peer, said.message.trim());
+        let words = clip(&words, SENTENCE_BYTES_MAX);
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
         let message = match words.as_str() {
             "" => format!("{sentence}."),
@@ -720,7 +725,7 @@ fn redacted(peer: &Peer, text: &str) -> String {
 /// A server's own words, bounded, without the key; redacted before they are cut, so that no part of a key is left.
 fn detail(peer: &Peer, text: &str) -> Option<String> {
     let text = redacted(peer, text.trim());
-    (!text.is_empty()).then(|| clip(&text, EXCERPT_BYTES_MAX).to_owned())
+    (!text.is_empty()).then(|| clip(&text, DETAIL_BYTES_MAX).to_owned())
 }
 
 /// An error with all its causes; reqwest's own words name the URL, which is not repeated.

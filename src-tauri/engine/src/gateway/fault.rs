@@ -39,8 +39,9 @@ pub(super) enum Kind {
     Text,
 }
 
-/// Raw text we keep of a server's reply, for the reader to unfold.
-pub(super) const EXCERPT_BYTES_MAX: usize = 4096;
+/// Raw text kept of a server's reply: more than the reader is shown, so that a key in it is found whole before it is
+/// cut for showing.
+pub(super) const EXCERPT_BYTES_MAX: usize = 8192;
 
 impl Unreadable {
     pub(super) fn new(text: &str) -> Self {

@@ -2,20 +2,21 @@
 //!
 //! Invariant: lines do not depend on how bytes arrive. `\n`, `\r\n` and a lone `\r` end a line, a byte order mark is
 //! dropped, a line becomes text only when it is whole, so no character is ever cut; bytes that are not UTF-8 become
-//! `U+FFFD`. One line holds at most [`LINE_BYTES_MAX`] bytes of memory.
+//! `U+FFFD`. One line holds as many bytes of memory as it is allowed, [`LINE_BYTES_MAX`] everywhere but in tests.
 
 /// Ollama's own limit for one line is 8 MB; nothing a server says has a right to more of our memory.
 pub(super) const LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// A line was longer than [`LINE_BYTES_MAX`].
+/// A line was longer than it is allowed to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
 /// Cuts bytes into lines.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lines {
+    line_bytes_max: usize,
     partial: Vec<u8>,
     /// The last byte was `\r`: a `\n` right after it belongs to it.
     after_cr: bool,
@@ -24,6 +25,15 @@ pub(super) struct Lines {
 }
 
 impl Lines {
+    pub(super) fn new(line_bytes_max: usize) -> Self {
+        Self {
+            line_bytes_max,
+            partial: Vec::new(),
+            after_cr: false,
+            begun: false,
+        }
+    }
+
     /// Adds the lines that end in `bytes` to `lines`.
     ///
     /// # Errors
@@ -52,7 +62,7 @@ impl Lines {
     }
 
     /// What came after the last line end, if anything.
-    pub(super) fn finish(mut self) -> Option<String> {
+    pub(super) fn finish(&mut self) -> Option<String> {
         if self.partial.is_empty() {
             None
         } else {
@@ -61,7 +71,7 @@ impl Lines {
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
-        if self.partial.len().saturating_add(bytes.len()) > LINE_BYTES_MAX {
+        if self.partial.len().saturating_add(bytes.len()) > self.line_bytes_max {
             return Err(TooLong);
         }
         self.partial.extend_from_slice(bytes);
@@ -86,7 +96,7 @@ mod tests {
     use super::*;
 
     fn cut(pieces: &[&[u8]]) -> (Vec<String>, Option<String>) {
-        let (mut codec, mut lines) = (Lines::default(), Vec::new());
+        let (mut codec, mut lines) = (Lines::new(LINE_BYTES_MAX), Vec::new());
         for piece in pieces {
             codec.feed(piece, &mut lines).unwrap();
         }
@@ -116,9 +126,9 @@ mod tests {
 
     #[test]
     fn a_line_over_the_limit_is_refused_and_the_lines_before_it_are_kept() {
-        let (mut codec, mut lines) = (Lines::default(), Vec::new());
+        let (mut codec, mut lines) = (Lines::new(64), Vec::new());
         assert_eq!(codec.feed(b"one\n", &mut lines), Ok(()));
-        let block = vec![b'x'; LINE_BYTES_MAX];
+        let block = [b'x'; 64];
         assert_eq!(codec.feed(&block, &mut lines), Ok(()));
         assert_eq!(codec.feed(b"x", &mut lines), Err(TooLong));
         assert_eq!(lines, vec!["one"]);

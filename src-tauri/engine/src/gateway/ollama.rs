@@ -11,7 +11,7 @@ use super::{
     Message, ModelEvent, ModelRequest,
     answer::{Answer, Verdict, Wants, whole},
     fault::{Fault, Said, Unreadable},
-    lines::Lines,
+    lines::{LINE_BYTES_MAX, Lines},
 };
 
 /// Enough of a page to say what it is.
@@ -108,7 +108,7 @@ pub(super) struct Decoder {
 impl Decoder {
     pub(super) fn new() -> Self {
         Self {
-            lines: Lines::default(),
+            lines: Lines::new(LINE_BYTES_MAX),
             answer: Answer::new(),
             unreadable: None,
         }
@@ -141,7 +141,7 @@ impl Decoder {
 
     pub(super) fn finish(mut self) -> Verdict {
         let mut events = Vec::new();
-        if let Some(tail) = std::mem::take(&mut self.lines).finish() {
+        if let Some(tail) = self.lines.finish() {
             // A line without its end may be cut: what cannot be read of it is missing, not wrong.
             let cut = self.unreadable.is_none()
                 && tail.trim_start().starts_with('{')

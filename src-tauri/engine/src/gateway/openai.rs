@@ -120,7 +120,14 @@ enum Form {
     Events(Box<Frames>),
     /// A JSON answer to a request for a stream.
     Document(Vec<u8>),
-    Page(Unreadable),
+    Page(Page),
+}
+
+/// A web page: as much of it as is worth keeping, and how long it is.
+#[derive(Default)]
+struct Page {
+    head: Vec<u8>,
+    bytes: u64,
 }
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -172,7 +179,14 @@ impl Decoder {
         let mut events = Vec::new();
         match std::mem::replace(&mut self.form, Form::Unknown(Vec::new())) {
             Form::Unknown(_) => {}
-            Form::Page(page) => self.answer.fail(Fault::Unreadable(page)),
+            Form::Page(page) => {
+                let head = String::from_utf8_lossy(&page.head);
+                self.answer.fail(Fault::Unreadable(Unreadable {
+                    kind: Kind::Page,
+                    bytes: page.bytes,
+                    excerpt: clip(&head, EXCERPT_BYTES_MAX).to_owned(),
+                }));
+            }
             Form::Document(document) => self.document(&document, &mut events),
             Form::Events(frames) => {
                 for frame in frames.finish() {
@@ -204,7 +218,10 @@ impl Decoder {
                 bytes.len() > room
             }
             Form::Page(page) => {
-                page.add(&String::from_utf8_lossy(bytes));
+                let room = EXCERPT_BYTES_MAX.saturating_sub(page.head.len());
+                page.head
+                    .extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+                page.bytes = page.bytes.saturating_add(bytes.len() as u64);
                 false
             }
             Form::Unknown(_) => false,
@@ -478,12 +495,9 @@ impl Form {
             .count();
         head.drain(..blank);
         let form = match head.first()? {
-            b'<' => Self::Page(Unreadable {
-                kind: Kind::Page,
-                ..Unreadable::default()
-            }),
+            b'<' => Self::Page(Page::default()),
             b'{' | b'[' => Self::Document(Vec::new()),
-            _ => Self::Events(Box::new(Frames::new())),
+            _ => Self::Events(Box::new(Frames::new(LINE_BYTES_MAX))),
         };
         Some((form, std::mem::take(head)))
     }

@@ -17,7 +17,7 @@ use std::{
 use eventsource_stream::EventStream;
 use futures_util::{Stream, task::noop_waker};
 
-use super::lines::{LINE_BYTES_MAX, Lines, TooLong};
+use super::lines::{Lines, TooLong};
 
 /// One thing an event stream said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,16 +35,18 @@ pub(super) struct Frames {
     events: EventStream<Queue>,
     /// Of the event being gathered: an event of endless lines is as bad as an endless line.
     event_bytes: usize,
+    event_bytes_max: usize,
 }
 
 impl Frames {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(event_bytes_max: usize) -> Self {
         let queue = Queue::default();
         Self {
-            lines: Lines::default(),
+            lines: Lines::new(event_bytes_max),
             events: EventStream::new(queue.clone()),
             queue,
             event_bytes: 0,
+            event_bytes_max,
         }
     }
 
@@ -64,7 +66,7 @@ impl Frames {
     /// What the end of the bytes completes.
     pub(super) fn finish(mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
-        if let Some(tail) = std::mem::take(&mut self.lines).finish() {
+        if let Some(tail) = self.lines.finish().filter(|tail| !begins_field(tail)) {
             // Too long at the very end: there is no event in it, and the missing end marker tells.
             if self.line(tail, &mut frames).is_err() {
                 return frames;
@@ -80,7 +82,7 @@ impl Frames {
             self.event_bytes = 0;
         } else if is_field(&line) {
             self.event_bytes = self.event_bytes.saturating_add(line.len());
-            if self.event_bytes > LINE_BYTES_MAX {
+            if self.event_bytes > self.event_bytes_max {
                 return Err(TooLong);
             }
         } else {
@@ -117,10 +119,19 @@ impl Frames {
     }
 }
 
-/// Whether a line is a comment or one of the four fields an event has.
+const FIELDS: [&str; 4] = ["data", "event", "id", "retry"];
+
+/// Whether a line is a comment or one of the fields an event has.
 fn is_field(line: &str) -> bool {
     let name = line.split_once(':').map_or(line, |(name, _)| name);
-    matches!(name, "" | "data" | "event" | "id" | "retry")
+    name.is_empty() || FIELDS.contains(&name)
+}
+
+/// Whether a last line was cut in the name of its field.
+fn begins_field(tail: &str) -> bool {
+    FIELDS
+        .iter()
+        .any(|field| field.starts_with(tail) && *field != tail)
 }
 
 /// Lines on their way into the parser, shared with the half of the stream that it owns.
@@ -149,7 +160,7 @@ mod tests {
     use super::*;
 
     fn frames(bytes: &[u8], piece: usize) -> Vec<Frame> {
-        let (mut cutter, mut out) = (Frames::new(), Vec::new());
+        let (mut cutter, mut out) = (Frames::new(4096), Vec::new());
         for piece in bytes.chunks(piece) {
             cutter.feed(piece, &mut out).unwrap();
         }
@@ -189,7 +200,7 @@ mod tests {
 
     #[test]
     fn an_event_is_out_as_soon_as_its_blank_line_is_even_if_that_ends_in_a_lone_cr() {
-        let (mut cutter, mut out) = (Frames::new(), Vec::new());
+        let (mut cutter, mut out) = (Frames::new(4096), Vec::new());
         cutter.feed(b"data: a\r\r", &mut out).unwrap();
         assert_eq!(out, vec![data("a")]);
     }
@@ -198,6 +209,7 @@ mod tests {
     fn a_last_event_without_its_blank_line_or_line_end_is_let_out() {
         assert_eq!(frames(b"data: a\n", 1), vec![data("a")]);
         assert_eq!(frames(b"data: [DONE]", 3), vec![data("[DONE]")]);
+        assert_eq!(frames(b"data: a\n\nda", 3), vec![data("a")]);
     }
 
     #[test]
@@ -221,8 +233,8 @@ mod tests {
 
     #[test]
     fn an_event_of_endless_lines_is_refused() {
-        let mut cutter = Frames::new();
-        let line = format!("data: {}\n", "x".repeat(LINE_BYTES_MAX / 4));
+        let mut cutter = Frames::new(64);
+        let line = format!("data: {}\n", "x".repeat(16));
         let mut fed = Ok(());
         for _ in 0..5 {
             fed = cutter.feed(line.as_bytes(), &mut Vec::new());

@@ -1,8 +1,72 @@
 //! The gateway against recorded answers, made-up shapes and real sockets on loopback.
 
-mod cassette;
+pub(super) mod cassette;
 
 mod recorded;
 mod shapes;
 
 mod loopback;
+
+use protocol::{Dialect, Part};
+
+use super::{
+    ModelEvent, StepEnd,
+    answer::{Verdict, Wants},
+    decoder::Decoder,
+    fault::Fault,
+};
+
+/// All that a decoder makes of a body that arrives in these pieces.
+fn decode<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
+    let mut decoder = Decoder::new(dialect);
+    let mut events = Vec::new();
+    for piece in pieces {
+        // As the IO loop does.
+        if decoder.wants() == Wants::Nothing {
+            break;
+        }
+        events.extend(decoder.feed(piece));
+    }
+    let Verdict { events: last, end } = decoder.finish();
+    events.extend(last);
+    Decoded { events, end }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Decoded {
+    events: Vec<ModelEvent>,
+    end: Result<StepEnd, Fault>,
+}
+
+impl Decoded {
+    fn text(&self, wanted: Part) -> String {
+        self.events
+            .iter()
+            .filter_map(|event| match event {
+                ModelEvent::Text { part, text } if *part == wanted => Some(text.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn answer(&self) -> String {
+        self.text(Part::Answer)
+    }
+
+    fn reasoning(&self) -> String {
+        self.text(Part::Reasoning)
+    }
+
+    /// Name and arguments of each call.
+    fn calls(&self) -> Vec<(&str, &str)> {
+        self.events
+            .iter()
+            .filter_map(|event| match event {
+                ModelEvent::Call {
+                    name, arguments, ..
+                } => Some((name.as_str(), arguments.as_str())),
+                _ => None,
+            })
+            .collect()
+    }
+}

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// How a recorded body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(in crate::gateway) enum Ended {
     /// As HTTP wants it.
     Complete,
     /// In the middle: the server died.
@@ -18,20 +18,20 @@ pub(super) enum Ended {
 
 /// One recorded reply.
 #[derive(Debug)]
-pub(super) struct Cassette {
-    pub(super) name: String,
-    pub(super) path: String,
-    pub(super) status: u16,
-    pub(super) pieces: Vec<Vec<u8>>,
-    pub(super) ended: Ended,
+pub(in crate::gateway) struct Cassette {
+    pub(in crate::gateway) name: String,
+    pub(in crate::gateway) path: String,
+    pub(in crate::gateway) status: u16,
+    pub(in crate::gateway) pieces: Vec<Vec<u8>>,
+    pub(in crate::gateway) ended: Ended,
 }
 
 impl Cassette {
-    pub(super) fn body(&self) -> Vec<u8> {
+    pub(in crate::gateway) fn body(&self) -> Vec<u8> {
         self.pieces.concat()
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(in crate::gateway) fn text(&self) -> String {
         String::from_utf8(self.body()).expect("recorded bodies are text")
     }
 }
@@ -41,7 +41,7 @@ fn folder() -> PathBuf {
 }
 
 /// The cassette of that name.
-pub(super) fn load(name: &str) -> Cassette {
+pub(in crate::gateway) fn load(name: &str) -> Cassette {
     let path = folder().join(format!("{name}.jsonl"));
     let file = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut lines = file
@@ -81,7 +81,7 @@ pub(super) fn load(name: &str) -> Cassette {
 }
 
 /// Every cassette there is, by name.
-pub(super) fn all() -> Vec<Cassette> {
+pub(in crate::gateway) fn all() -> Vec<Cassette> {
     let mut names: Vec<String> = fs::read_dir(folder())
         .expect("the folder of cassettes")
         .filter_map(|entry| {

@@ -1,1 +1,435 @@
+//! Shapes of answers that people met in the wild, by table; and any bytes at all.
 
+use proptest::prelude::*;
+use protocol::{Dialect, FinishReason};
+use serde_json::{Value, json};
+
+use crate::gateway::fault::{Fault, Kind};
+
+use super::{Decoded, cassette, decode};
+
+fn openai(body: &str) -> Decoded {
+    let whole = decode(Dialect::OpenAiChat, [body.as_bytes()]);
+    let bytes = decode(Dialect::OpenAiChat, body.as_bytes().chunks(1));
+    assert_eq!(whole, bytes, "byte by byte: {body}");
+    whole
+}
+
+fn ollama(body: &str) -> Decoded {
+    let whole = decode(Dialect::Ollama, [body.as_bytes()]);
+    let bytes = decode(Dialect::Ollama, body.as_bytes().chunks(1));
+    assert_eq!(whole, bytes, "byte by byte: {body}");
+    whole
+}
+
+/// A stream of these deltas, ended by this reason and `[DONE]`.
+fn stream(deltas: &[Value], finish: &str) -> String {
+    let mut body = String::new();
+    for delta in deltas {
+        body += &format!(
+            "data: {}\n\n",
+            json!({"choices":[{"index":0,"delta":delta}]})
+        );
+    }
+    body += &format!(
+        "data: {}\n\ndata: [DONE]\n\n",
+        json!({"choices":[{"index":0,"delta":{},"finish_reason":finish}]})
+    );
+    body
+}
+
+fn finish(decoded: &Decoded) -> Result<FinishReason, &Fault> {
+    decoded.end.as_ref().map(|end| end.finish)
+}
+
+const A: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+
+#[test]
+fn four_endings_are_told_apart() {
+    let stop = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    let null = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":null}]}\n\n";
+    let done = "data: [DONE]\n\n";
+    for (body, want) in [
+        (A.to_owned(), Err(&Fault::Truncated)),
+        (format!("{A}{done}"), Ok(FinishReason::Unknown)),
+        (format!("{A}{null}{done}"), Ok(FinishReason::Unknown)),
+        (format!("{A}{stop}"), Ok(FinishReason::Stop)),
+        (format!("{A}{stop}{done}"), Ok(FinishReason::Stop)),
+        (format!("{A}{null}"), Err(&Fault::Truncated)),
+    ] {
+        assert_eq!(finish(&openai(&body)), want, "{body}");
+    }
+}
+
+#[test]
+fn framing_is_read_as_loosely_as_it_is_written() {
+    for body in [
+        "data:{\"choices\":[{\"delta\":{\"content\":\" a\"}}]}\n\ndata:\n\ndata:[DONE]\n\n",
+        "data: {\"choices\":[{\"delta\":{\"content\":\" a\"}}]}\n\ndata: [DONE] \n\n",
+        ": hello\n\nevent: message\nid: 1\ndata: {\"choices\":[{\"delta\":{\"content\":\" a\"}}]}\n\ndata: [DONE]",
+        "data: {\"choices\":\ndata: [{\"delta\":{\"content\":\" a\"}}]}\n\ndata: [DONE]\n\n",
+        "data: {\"choices\":[{\"delta\":{\"content\":\" a\"}}]}\ndata: [DONE]\n",
+        "\n\n  \ndata: {\"choices\":[{\"delta\":{\"content\":\" a\"}}]}\n\ndata: [DONE]\n\n",
+        "{\"choices\":[{\"delta\":{\"content\":\" a\"}}]}\n{\"choices\":[]}\n[DONE]\n",
+        "data: {\"choices\":[{\"delta\":{\"content\":\" a\"}}]}\n\ndata: {}\n\ndata: {\"error\":null}\n\ndata: 3\n\ndata: [DONE]\n\n",
+    ] {
+        let got = openai(body);
+        assert_eq!(got.answer(), " a", "{body}");
+        assert_eq!(finish(&got), Ok(FinishReason::Unknown), "{body}");
+    }
+}
+
+#[test]
+fn an_error_inside_a_stream_is_an_error_in_every_form() {
+    for (error, words) in [
+        (
+            "{\"error\":{\"message\":\"quota exceeded\",\"code\":429}}",
+            "quota exceeded",
+        ),
+        (
+            "{\"error\":{\"message\":\"m\",\"code\":429},\"choices\":[]}",
+            "m",
+        ),
+        ("{\"error\":\"plain string\"}", "plain string"),
+        (
+            "{\"choices\":[{\"delta\":{},\"finish_reason\":\"error\",\"error\":{\"message\":\"m\"}}]}",
+            "m",
+        ),
+    ] {
+        for body in [
+            format!("data: {error}\n\n"),
+            format!("{A}data: {error}\n\n"),
+            format!("{A}data: {error}\n\ndata: [DONE]\n\n"),
+        ] {
+            match openai(&body).end {
+                Err(Fault::Said(said)) => assert_eq!(said.message, words, "{body}"),
+                other => panic!("{body}: {other:?}"),
+            }
+        }
+    }
+    for body in [
+        format!("{A}event: error\ndata: {{\"message\":\"m\"}}\n\n"),
+        format!("{A}event: error\ndata: m\n\n"),
+        format!("{A}error: {{\"code\":500,\"message\":\"m\"}}\n\n"),
+        "{\"error\":{\"message\":\"m\"}}".to_owned(),
+        "{\n  \"error\": {\n    \"message\": \"m\"\n  }\n}\n".to_owned(),
+        "[{\"error\":{\"message\":\"m\"}}]".to_owned(),
+    ] {
+        match openai(&body).end {
+            Err(Fault::Said(said)) => assert_eq!(said.message, "m", "{body}"),
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_comes_after_the_end_marker_changes_nothing() {
+    let end =
+        "data: {\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"stop\"}]}\n\n";
+    for after in [
+        "data: {\"error\":\"late\"}\n\n",
+        A,
+        "data: {\"choices\":[{\"message\":{\"content\":\"ab\"},\"finish_reason\":\"length\"}]}\n\n",
+        "garbage\n",
+        "data: {\"choi",
+    ] {
+        let got = openai(&format!("{A}{end}{after}"));
+        assert_eq!(got.answer(), "ab", "{after}");
+        assert_eq!(finish(&got), Ok(FinishReason::Stop), "{after}");
+    }
+    let done = "{\"message\":{\"content\":\"a\"},\"done\":true,\"done_reason\":\"stop\"}\n";
+    for after in ["{\"error\":\"late\"}\n", done, "garbage\n", "{\"mess"] {
+        let got = ollama(&format!("{done}{after}"));
+        assert_eq!(got.answer(), "a", "{after}");
+        assert_eq!(finish(&got), Ok(FinishReason::Stop), "{after}");
+    }
+}
+
+#[test]
+fn bodies_that_are_no_answers_are_named() {
+    for (body, want) in [
+        ("", Fault::Truncated),
+        (
+            ": OPENROUTER PROCESSING\n\n: OPENROUTER PROCESSING\n\n",
+            Fault::Truncated,
+        ),
+        ("data: [DONE]\n\n", Fault::Empty),
+        (
+            "data: {\"choices\":[{\"delta\":{\"content\":\" \\n\"},\"finish_reason\":\"stop\"}]}\n\n",
+            Fault::Empty,
+        ),
+        (
+            "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n",
+            Fault::CallsMissing,
+        ),
+        ("{\"choices\":[{\"message\":{\"cont", Fault::Truncated),
+    ] {
+        assert_eq!(openai(body).end, Err(want), "{body}");
+    }
+    for (body, want) in [
+        ("<!DOCTYPE html><html>login</html>", Kind::Page),
+        ("\u{feff} \n<html>", Kind::Page),
+        ("Bad gateway\n", Kind::Text),
+        ("{\"status\":\"ok\"}", Kind::Json),
+        ("{}", Kind::Json),
+        ("data: {broken}\n\ndata: [DONE]\n\n", Kind::Json),
+    ] {
+        match openai(body).end {
+            Err(Fault::Unreadable(unreadable)) => assert_eq!(unreadable.kind, want, "{body}"),
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+    for (body, want) in [
+        ("<!DOCTYPE html>\n<html>\nlogin</html>", Kind::Page),
+        ("404 page not found", Kind::Text),
+        ("[1]\n", Kind::Json),
+    ] {
+        match ollama(body).end {
+            Err(Fault::Unreadable(unreadable)) => {
+                assert_eq!(unreadable.kind, want, "{body}");
+                assert_eq!(unreadable.bytes, body.trim_end().len() as u64, "{body}");
+            }
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+    for body in [
+        "",
+        "{}\n{\"error\":null}\n",
+        "{\"message\":{\"content\":\"a\"},\"done\":false}\n",
+    ] {
+        assert_eq!(ollama(body).end, Err(Fault::Truncated), "{body}");
+    }
+}
+
+#[test]
+fn a_plain_json_answer_to_a_request_for_a_stream_is_the_answer() {
+    let body = json!({"choices":[
+        {"index":0,"message":{"content":"a","reasoning_content":"r"},"finish_reason":"stop"},
+        {"index":1,"message":{"content":"other"},"finish_reason":"stop"},
+    ]});
+    for body in [
+        body.to_string(),
+        serde_json::to_string_pretty(&body).unwrap(),
+    ] {
+        let got = openai(&body);
+        assert_eq!((got.answer(), got.reasoning()), ("a".into(), "r".into()));
+        assert_eq!(finish(&got), Ok(FinishReason::Stop));
+    }
+    let unsaid = openai("{\"choices\":[{\"message\":{\"content\":\"a\"}}]}");
+    assert_eq!(finish(&unsaid), Ok(FinishReason::Unknown));
+}
+
+#[test]
+fn reasoning_is_found_under_every_name_and_shown_once() {
+    for delta in [
+        json!({"reasoning_content":"r"}),
+        json!({"reasoning":"r"}),
+        json!({"thinking":"r"}),
+        json!({"reasoning_details":[{"type":"reasoning.text","text":"r"}]}),
+        json!({"reasoning_details":[{"type":"reasoning.summary","summary":"r"}]}),
+        json!({"reasoning":"r","reasoning_details":[{"type":"reasoning.text","text":"r"}]}),
+        json!({"reasoning":"r","reasoning_content":"r","content":""}),
+        json!({"content":[{"type":"thinking","thinking":[{"type":"text","text":"r"}]}]}),
+        json!({"content":"<think>r</think>"}),
+    ] {
+        let got = openai(&stream(&[delta.clone(), json!({"content":"a"})], "stop"));
+        assert_eq!(
+            (got.reasoning(), got.answer()),
+            ("r".into(), "a".into()),
+            "{delta}"
+        );
+        let only = openai(&stream(std::slice::from_ref(&delta), "stop"));
+        assert_eq!(
+            finish(&only),
+            Ok(FinishReason::Stop),
+            "reasoning alone is content: {delta}"
+        );
+    }
+    let turns = openai(&stream(
+        &[
+            json!({"reasoning":"r1"}),
+            json!({"content":"a1"}),
+            json!({"reasoning":"r2"}),
+            json!({"content":" a2"}),
+        ],
+        "stop",
+    ));
+    assert_eq!(
+        (turns.reasoning(), turns.answer()),
+        ("r1r2".into(), "a1 a2".into())
+    );
+    assert_eq!(turns.events.len(), 4, "in their order");
+}
+
+#[test]
+fn white_space_alone_opens_no_item() {
+    let got = openai(&stream(
+        &[
+            json!({"content":"<think>\n\n</think>"}),
+            json!({"content":"\n\n"}),
+            json!({"content":"a"}),
+            json!({"reasoning":"\n"}),
+            json!({"content":"\n\nb"}),
+        ],
+        "stop",
+    ));
+    assert_eq!(
+        (got.reasoning(), got.answer()),
+        (String::new(), "a\n\nb".into())
+    );
+    let spaced = openai(&stream(
+        &[json!({"content":"\n"}), json!({"content":"\n a"})],
+        "stop",
+    ));
+    assert_eq!(
+        spaced.answer(),
+        "\n\n a",
+        "leading white space of an answer is the answer's"
+    );
+}
+
+#[test]
+fn calls_survive_every_way_of_ending_and_are_told_from_none() {
+    let call = json!({"tool_calls":[
+        {"function":{"name":"f","arguments":{"x":1}}},
+        {"id":"b","function":{"name":"g","arguments":"{\"a\":1}mul{\"b\":2}"}},
+        {"id":"c","function":{"name":"h","arguments":null}},
+    ]});
+    for reason in ["tool_calls", "stop", "function_call"] {
+        let got = openai(&stream(
+            &[json!({"content":"Let me see."}), call.clone()],
+            reason,
+        ));
+        assert_eq!(
+            got.calls(),
+            [
+                ("f", "{\"x\":1}"),
+                ("g", "{\"a\":1}mul{\"b\":2}"),
+                ("h", "")
+            ],
+            "{reason}"
+        );
+        assert_eq!(finish(&got), Ok(FinishReason::ToolCalls), "{reason}");
+        assert_eq!(got.answer(), "Let me see.");
+    }
+    let cut = openai(
+        "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"w\",\"arguments\":\"{\\\"path\\\":\\\"a\"}}]}}]}\n\n",
+    );
+    assert_eq!(cut.calls(), [], "an unfinished call is no call");
+    assert_eq!(cut.end, Err(Fault::Truncated));
+    let old = openai(&stream(
+        &[
+            json!({"function_call":{"name":"f","arguments":"{"}}),
+            json!({"function_call":{"arguments":"}"}}),
+        ],
+        "function_call",
+    ));
+    assert_eq!(old.calls(), [("f", "{}")]);
+    let ollama = ollama(
+        "{\"message\":{\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"get_weather\",\"arguments\":{\"city\":\"Paris\"}}}]},\"done\":true,\"done_reason\":\"stop\"}\n",
+    );
+    assert_eq!(ollama.calls(), [("get_weather", "{\"city\":\"Paris\"}")]);
+    assert_eq!(finish(&ollama), Ok(FinishReason::ToolCalls));
+}
+
+#[test]
+fn arguments_in_thousands_of_pieces_are_gathered_in_reasonable_time() {
+    let piece = json!({"tool_calls":[{"index":0,"function":{"arguments":"x"}}]});
+    let mut deltas =
+        vec![json!({"tool_calls":[{"index":0,"id":"a","function":{"name":"w","arguments":"\""}}]})];
+    deltas.resize(6000, piece);
+    let body = stream(&deltas, "tool_calls");
+    let got = decode(Dialect::OpenAiChat, [body.as_bytes()]);
+    assert_eq!(got.calls()[0].1.len(), 6000);
+}
+
+#[test]
+fn an_ollama_line_that_breaks_off_or_breaks_down_ends_the_answer() {
+    let line = "{\"message\":{\"content\":\"a\"},\"done\":false}\n";
+    let cut = ollama(&format!("{line}{{\"message\":{{\"con"));
+    assert_eq!((cut.answer(), cut.end), ("a".into(), Err(Fault::Truncated)));
+    let wrong = ollama(&format!("{line}garbage\n"));
+    assert!(matches!(wrong.end, Err(Fault::Unreadable(_))));
+    let died = ollama(&format!(
+        "{line}{{\"error\":\"an error was encountered while running the model: unexpected EOF\"}}\n"
+    ));
+    assert!(matches!(died.end, Err(Fault::Said(_))));
+    let pretty = ollama("{\n  \"error\": \"m\"\n}\n");
+    assert!(matches!(pretty.end, Err(Fault::Said(said)) if said.message == "m"));
+}
+
+/// Bodies to cut: recorded ones, with everything that a decoder treats specially.
+fn bodies() -> Vec<(Dialect, Vec<u8>)> {
+    let tapes = [
+        "think-stream",
+        "tools-parallel-stream",
+        "stream-unicode",
+        "router-child-kill9",
+    ];
+    let mut bodies: Vec<_> = tapes
+        .iter()
+        .map(|name| (Dialect::OpenAiChat, cassette::load(name).body()))
+        .collect();
+    for name in ["ollama-chat-think-stream", "ollama-midstream-error"] {
+        bodies.push((Dialect::Ollama, cassette::load(name).body()));
+    }
+    bodies.push((
+        Dialect::OpenAiChat,
+        stream(
+            &[
+                json!({"content":"<thi"}),
+                json!({"content":"nk>日本語 – naïve"}),
+                json!({"content":"</THINK>\n👩‍👩‍👧‍👦 – 🇨🇭"}),
+            ],
+            "stop",
+        )
+        .replace('\n', "\r\n")
+        .into_bytes(),
+    ));
+    bodies
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_split_gives_the_same_events(which in any::<prop::sample::Index>(), sizes in prop::collection::vec(1_usize..400, 1..40)) {
+        let bodies = bodies();
+        let (dialect, body) = which.get(&bodies);
+        let want = decode(*dialect, [body.as_slice()]);
+        let mut rest = body.as_slice();
+        let mut pieces = Vec::new();
+        for size in sizes.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (piece, after) = rest.split_at((*size).min(rest.len()));
+            pieces.push(piece);
+            rest = after;
+        }
+        prop_assert_eq!(decode(*dialect, pieces), want);
+    }
+
+    #[test]
+    fn changed_bytes_never_panic_and_never_depend_on_the_split(which in any::<prop::sample::Index>(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8), end in any::<prop::sample::Index>()) {
+        let bodies = bodies();
+        let (dialect, body) = which.get(&bodies);
+        let mut body = body.clone();
+        for (at, byte) in &changes {
+            let at = at.index(body.len());
+            body[at] = *byte;
+        }
+        body.truncate(end.index(body.len()) + 1);
+        let whole = decode(*dialect, [body.as_slice()]);
+        prop_assert_eq!(decode(*dialect, body.chunks(1)), whole);
+    }
+
+    #[test]
+    fn any_bytes_are_classified(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        for dialect in [Dialect::Ollama, Dialect::OpenAiChat] {
+            let whole = decode(dialect, [bytes.as_slice()]);
+            prop_assert!(whole.end.is_err(), "noise is no answer");
+            prop_assert_eq!(decode(dialect, bytes.chunks(1)), whole);
+        }
+    }
+}
