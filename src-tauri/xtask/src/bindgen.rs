@@ -16,6 +16,8 @@ fn main() -> ExitCode {
         .input_path(module)
         .out_name(name)
         .typescript(false)
+        // The page starts the module without naming its file.
+        .omit_default_module_path(false)
         .remove_producers_section(true);
     match bindgen.web(true).and_then(|web| web.generate(out_dir)) {
         Ok(()) => ExitCode::SUCCESS,
