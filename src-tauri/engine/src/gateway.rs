@@ -224,7 +224,8 @@ fn join(base: &str, path: &str) -> Option<Url> {
 pub struct Limits {
     /// For a connection.
     pub connect: Duration,
-    /// Silence before the first event of an answer; headers do not end it, any body byte restarts it.
+    /// Silence before the first text or call of an answer; headers and a server's opening frames do not end it, any
+    /// body byte restarts it.
     pub first_event: Duration,
     /// Silence after it; any body byte restarts it.
     pub gap: Duration,
@@ -341,4 +342,6 @@ pub enum Retry {
     Backoff,
     /// Yes, but not before this long from now: the server said so.
     After(Duration),
+    /// The server is up and loads the model; ask again after this long. Not an attempt that failed.
+    WhenLoaded(Duration),
 }

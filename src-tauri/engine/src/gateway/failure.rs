@@ -88,7 +88,7 @@ pub(super) fn refused(peer: &Peer, reply: &Reply<'_>) -> Refusal {
         error(
             FailureCode::ProviderError,
             format!("{} is still loading {}.", peer.place(), peer.model()),
-            Retry::After(LOADING_WAIT),
+            Retry::WhenLoaded(LOADING_WAIT),
         )
     } else {
         case.judge(&said)

@@ -5,11 +5,7 @@
 
 use std::time::Duration;
 
-use futures_util::{
-    StreamExt,
-    future::{Either, join_all},
-    stream::FuturesOrdered,
-};
+use futures_util::{StreamExt, future::join_all, stream::FuturesOrdered};
 use protocol::{Dialect, Failure, FailureCode, ProbeReport};
 
 use super::{
@@ -39,10 +35,11 @@ pub(super) async fn probe(
         Err(failure) => return ProbeReport::Fails { failure },
     };
     let key = key.as_ref();
-    let mut reports: FuturesOrdered<_> = places
-        .iter()
-        .map(|place| visit(dialer, place, believed, key, PROBE_WAIT))
-        .collect();
+    // Pushed one by one: a closure's future is not provably `Send` for whoever spawns this.
+    let mut reports = FuturesOrdered::new();
+    for place in &places {
+        reports.push_back(visit(dialer, place, believed, key, PROBE_WAIT));
+    }
     let mut worst: Option<Failure> = None;
     while let Some(report) = reports.next().await {
         match report {
@@ -68,9 +65,10 @@ pub(super) async fn discover(dialer: &Dialer) -> Vec<ProbeReport> {
         ollama: format!("http://localhost:{port}"),
         openai: vec![format!("http://localhost:{port}/v1")],
     });
-    let visits = places
-        .iter()
-        .map(|place| visit(dialer, place, None, None, DISCOVER_WAIT));
+    let mut visits = Vec::with_capacity(places.len());
+    for place in &places {
+        visits.push(visit(dialer, place, None, None, DISCOVER_WAIT));
+    }
     join_all(visits)
         .await
         .into_iter()
@@ -86,18 +84,15 @@ async fn visit(
     key: Option<&ApiKey>,
     limit: Duration,
 ) -> ProbeReport {
-    let ollama = Either::Left(async {
-        let offer = knock(dialer, Dialect::Ollama, &place.ollama, key, limit).await;
-        (Dialect::Ollama, &place.ollama, offer)
-    });
-    let openai = place.openai.iter().map(|base| {
-        Either::Right(async move {
-            let offer = knock(dialer, Dialect::OpenAiChat, base, key, limit).await;
-            (Dialect::OpenAiChat, base, offer)
-        })
-    });
+    let mut bases = vec![(Dialect::Ollama, &place.ollama)];
+    bases.extend(place.openai.iter().map(|base| (Dialect::OpenAiChat, base)));
+    let mut knocks = Vec::with_capacity(bases.len());
+    for (dialect, base) in &bases {
+        knocks.push(knock(dialer, *dialect, base, key, limit));
+    }
+    let offers = join_all(knocks).await;
     let mut worst: Option<(Dialect, Failure)> = None;
-    for (dialect, base, offer) in join_all(std::iter::once(ollama).chain(openai)).await {
+    for ((dialect, base), offer) in bases.into_iter().zip(offers) {
         let refusal = match offer {
             Ok(offer) => return works(offer, dialect, base),
             // It is there, it speaks this dialect, and it will have models in a moment.

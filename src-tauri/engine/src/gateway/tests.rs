@@ -2,6 +2,8 @@
 
 pub(super) mod cassette;
 
+mod requests;
+
 mod recorded;
 mod shapes;
 

@@ -576,7 +576,7 @@ fn a_server_that_loads_its_model_says_so_and_is_asked_again() {
         assert_eq!(attempt.next().await, ModelEvent::Loading);
         assert_eq!(
             attempt.fails().await.retry,
-            Retry::After(Duration::from_secs(2))
+            Retry::WhenLoaded(Duration::from_secs(2))
         );
     });
 }

@@ -183,13 +183,11 @@ fn an_answer_is_the_same_read_byte_by_byte_and_piece_by_piece() {
 fn an_answer_is_the_same_split_in_two_at_every_byte() {
     for name in [
         "good-key",
-        "stream-logprobs",
         "ollama-chat-cold",
         "ollama-chat-tools-separate-stream",
         "ollama-v1-tools-stream",
         "error-midstream-parse",
         "nonstream",
-        "tools-truncated-stream",
     ] {
         let tape = cassette::load(name);
         let want = whole(&tape);
