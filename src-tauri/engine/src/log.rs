@@ -290,17 +290,15 @@ struct Inner {
 pub(crate) struct Heads(Mutex<HashMap<StreamId, watch::Sender<u64>>>);
 
 impl Heads {
-    /// A watch of the stream's count, beginning at `count` if nobody asked before.
-    fn watch(&self, stream: StreamId, count: u64) -> watch::Receiver<u64> {
+    /// A watch of the stream's count, and whether it is new and has to be told the count.
+    fn watch(&self, stream: StreamId) -> (watch::Receiver<u64>, bool) {
         let mut heads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = heads
-            .entry(stream)
-            .or_insert_with(|| watch::channel(count).0);
-        // A reader may have counted before the writer moved on; the count only grows.
-        sender.send_if_modified(|known| std::mem::replace(known, (*known).max(count)) < count);
-        sender.subscribe()
+        let is_new = !heads.contains_key(&stream);
+        let sender = heads.entry(stream).or_insert_with(|| watch::channel(0).0);
+        (sender.subscribe(), is_new)
     }
 
+    /// The count only grows, whoever says it first.
     fn moved(&self, stream: StreamId, count: u64) {
         let heads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = heads.get(&stream) {
@@ -382,22 +380,13 @@ impl EventLog {
 
     /// A watch of the stream's count of events. Register first, then look: a commit in between is not missed.
     pub(crate) async fn watch(&self, stream: StreamId) -> Result<watch::Receiver<u64>, ReadError> {
-        let known = {
-            let heads = self
-                .0
-                .heads
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            heads.get(&stream).map(watch::Sender::subscribe)
-        };
-        match known {
-            Some(receiver) => Ok(receiver),
-            None => {
-                let count = self.0.reads.count(stream).await?;
-                Ok(self.0.heads.watch(stream, count))
-            }
+        let (receiver, is_new) = self.0.heads.watch(stream);
+        if is_new {
+            // Counted after the watch exists, so that no commit falls between the two.
+            let count = self.0.reads.count(stream).await?;
+            self.0.heads.moved(stream, count);
         }
+        Ok(receiver)
     }
 
     /// A cursor after the first `count` events.

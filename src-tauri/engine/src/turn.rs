@@ -9,14 +9,14 @@ mod cancel;
 mod machine;
 mod text;
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use protocol::{
-    EventBody, Failure, FailureCode, ItemId, ModelRef, Part, Phase, Provider, SessionId, TurnId,
-    TurnOutcome,
+    Dialect, EventBody, Failure, FailureCode, ItemId, ModelRef, Part, Phase, Provider, SessionId,
+    TurnId, TurnOutcome,
 };
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::{JoinHandle, JoinSet},
 };
 use tokio_util::task::TaskTracker;
@@ -38,6 +38,9 @@ use text::TextBuffer;
 /// Events of an attempt that may wait for the driver. Full: the attempt stops reading its socket, and no silence is
 /// counted against the provider while our own disk is slow.
 const ATTEMPT_QUEUE: usize = 64;
+
+/// How often a silent Ollama is asked, in passing, whether it loads the model.
+const GLANCE_EVERY: Duration = Duration::from_secs(2);
 
 /// How much longer a tool call's arguments grow before the reader is told again.
 const PROGRESS_BYTES: u64 = 1_024;
@@ -131,7 +134,75 @@ enum Work {
 struct Attempt {
     events: mpsc::Receiver<ModelEvent>,
     task: JoinHandle<Result<StepEnd, AttemptError>>,
+    /// Whether the model has begun to say something.
+    begun: watch::Sender<bool>,
     called: bool,
+}
+
+/// What an attempt asks, and whom.
+struct Asking {
+    gateway: Gateway,
+    provider: Provider,
+    limits: Limits,
+    clock: Arc<dyn Clock>,
+    request: ModelRequest,
+}
+
+impl Asking {
+    /// One attempt. A server that answers "still loading" is asked again, as long as a silent one would be waited for.
+    async fn until_loaded(&self, out: &mpsc::Sender<ModelEvent>) -> Result<StepEnd, AttemptError> {
+        let until = self
+            .clock
+            .monotonic()
+            .saturating_add(self.limits.first_event);
+        loop {
+            let end = self
+                .gateway
+                .stream(&self.provider, &self.request, &self.limits, out)
+                .await;
+            match end {
+                Err(AttemptError {
+                    retry: Retry::WhenLoaded(wait),
+                    ..
+                }) if self.clock.monotonic().saturating_add(wait) < until => {
+                    self.clock.sleep(wait).await;
+                }
+                end => return end,
+            }
+        }
+    }
+
+    /// While an Ollama is silent, finds out whether that is because it loads the model: its stream does not say so.
+    async fn glance(
+        &self,
+        out: &mpsc::Sender<ModelEvent>,
+        begun: &mut watch::Receiver<bool>,
+    ) -> Infallible {
+        if self.provider.dialect != Dialect::Ollama {
+            return std::future::pending().await;
+        }
+        loop {
+            let has_begun = tokio::select! {
+                begun = begun.wait_for(|begun| *begun) => begun.is_ok(),
+                () = self.clock.sleep(GLANCE_EVERY) => false,
+            };
+            if has_begun {
+                break;
+            }
+            let news = match self
+                .gateway
+                .is_loading(&self.provider, &self.request.model)
+                .await
+            {
+                Some(true) => ModelEvent::Loading,
+                Some(false) | None => ModelEvent::Sent,
+            };
+            if out.send(news).await.is_err() {
+                break;
+            }
+        }
+        std::future::pending().await
+    }
 }
 
 impl Attempt {
@@ -219,6 +290,7 @@ impl Driver {
             .read(move |log| log.excerpt(session, None, PageLimit::WHOLE))
             .await;
         let (events_in, events) = mpsc::channel(ATTEMPT_QUEUE);
+        let begun = watch::channel(false).0;
         let task = match read {
             Ok(excerpt) => {
                 let request = ModelRequest {
@@ -229,12 +301,19 @@ impl Driver {
                         Tools::Withheld => Vec::new(),
                     },
                 };
-                let (gateway, provider, limits) =
-                    (cx.gateway.clone(), cx.provider.clone(), cx.limits);
+                let asking = Asking {
+                    gateway: cx.gateway.clone(),
+                    provider: cx.provider.clone(),
+                    limits: cx.limits,
+                    clock: Arc::clone(&cx.clock),
+                    request,
+                };
+                let mut has_begun = begun.subscribe();
                 cx.tracker.spawn(async move {
-                    gateway
-                        .stream(&provider, &request, &limits, &events_in)
-                        .await
+                    tokio::select! {
+                        end = asking.until_loaded(&events_in) => end,
+                        never = asking.glance(&events_in, &mut has_begun) => match never {},
+                    }
                 })
             }
             Err(error) => cx.tracker.spawn(async move {
@@ -252,6 +331,7 @@ impl Driver {
         self.work = Work::Attempt(Attempt {
             events,
             task,
+            begun,
             called: false,
         });
     }
@@ -347,6 +427,25 @@ impl Driver {
     }
 
     fn heard(&mut self, event: ModelEvent) -> Option<Input> {
+        let has_begun = match &self.work {
+            Work::Attempt(attempt) => *attempt.begun.borrow(),
+            Work::None | Work::Wait(_) => false,
+        };
+        let begins = match event {
+            // A glance that came back after the first word says nothing new.
+            ModelEvent::Sent | ModelEvent::Loading if has_begun => return None,
+            ModelEvent::Sent | ModelEvent::Loading => false,
+            ModelEvent::ReadingPrompt { .. }
+            | ModelEvent::Text { .. }
+            | ModelEvent::CallProgress { .. }
+            | ModelEvent::Call { .. } => true,
+        };
+        if begins
+            && !has_begun
+            && let Work::Attempt(attempt) = &self.work
+        {
+            attempt.begun.send_replace(true);
+        }
         match event {
             ModelEvent::Sent => {
                 self.cx.phase.set(Phase::Waiting {

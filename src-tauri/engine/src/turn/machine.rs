@@ -386,6 +386,8 @@ impl Machine {
         let wait = match retry {
             Retry::Never => None,
             Retry::Backoff => Some((BACKOFF_MS << (self.attempt - 1).min(6)) + self.jitter),
+            // Loading was waited for already, as long as it may take: see the driver.
+            Retry::WhenLoaded(_) => None,
             Retry::After(wait) => {
                 let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
                 (ms <= RETRY_AFTER_MS_MAX).then_some(ms.saturating_add(self.jitter / 10))
