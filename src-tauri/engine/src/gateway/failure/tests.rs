@@ -31,7 +31,7 @@ fn judged(dialect: Dialect, status: u16, body: &str) -> (FailureCode, Retry) {
 #[test]
 fn every_recorded_refusal_has_its_name() {
     use FailureCode::*;
-    let later = Retry::After(LOADING_WAIT);
+    let later = Retry::WhenLoaded(LOADING_WAIT);
     let table = [
         ("error-bad-json", BadRequest, Retry::Never),
         ("error-bad-json-schema", BadRequest, Retry::Never),
