@@ -1,1 +1,159 @@
-fn main() {}
+//! Holdfast's shell: the composition root. What the machine knows (arguments, environment, time, places) is asked here
+//! and passed in; everything else is told.
+//!
+//! Invariant: a face without a window touches no window system.
+
+// A release on Windows is a desktop app and has no console of its own.
+#![cfg_attr(not(debug_assertions), windows_subsystem = "windows")]
+
+mod arguments;
+
+mod data_dir;
+mod trace;
+
+mod choice;
+mod headless;
+mod signals;
+
+mod commands;
+mod door;
+mod second_start;
+#[cfg(target_os = "linux")]
+mod webkit;
+mod windows;
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use tokio::runtime::Runtime;
+
+use crate::{
+    arguments::{CommandLine, Face, Talk, Wish},
+    data_dir::NoDataDir,
+    headless::{Exit, complain},
+    trace::Traces,
+};
+
+/// Threads for polls, turns and sockets; blocking work has threads of its own.
+const WORKERS: usize = 2;
+
+/// A reader of our stdout who never reads, or the like, does not keep the process.
+const LEAVE_MAX: Duration = Duration::from_millis(100);
+
+fn main() -> ExitCode {
+    let line = match arguments::parse(env::args_os().skip(1)) {
+        Ok(line) => line,
+        Err(error) => {
+            let words = format!("{error}\nTry `holdfast --help`.");
+            return complain(words, Exit::Usage).into();
+        }
+    };
+    match composed(line) {
+        Ok(code) => code,
+        Err(error) => complain(error, Exit::Failed).into(),
+    }
+}
+
+/// Why a face was not even begun.
+#[derive(Debug, thiserror::Error)]
+enum NotBegun {
+    #[error(transparent)]
+    DataDir(#[from] NoDataDir),
+    #[error(transparent)]
+    Window(#[from] windows::NoWindow),
+    #[error("the system gives no threads: {0}")]
+    Runtime(#[from] io::Error),
+}
+
+fn composed(line: CommandLine) -> Result<ExitCode, NotBegun> {
+    let place = || {
+        let environment = env::var_os("HOLDFAST_DATA_DIR").map(PathBuf::from);
+        data_dir::place(line.data_dir.clone(), environment)
+    };
+    let exit = match line.face {
+        Face::Help => said(arguments::HELP),
+        Face::Version => said(concat!("holdfast ", env!("CARGO_PKG_VERSION"), "\n")),
+        Face::Window(wish) => return window(data_dir::made(&place()?)?, wish),
+        Face::Ask(question) => {
+            let data_dir = data_dir::made(&place()?)?;
+            let _traces = traces(Some(&data_dir), question.talk);
+            held(|runtime| runtime.block_on(headless::ask(&data_dir, question)))?
+        }
+        Face::List { format, scope } => {
+            let data_dir = data_dir::existing(&place()?)?;
+            let _traces = traces(data_dir.as_deref(), Talk::Usual);
+            held(|runtime| runtime.block_on(headless::list(data_dir, format, scope)))?
+        }
+        Face::Show { session, format } => {
+            let data_dir = data_dir::existing(&place()?)?;
+            let _traces = traces(data_dir.as_deref(), Talk::Usual);
+            held(|runtime| runtime.block_on(headless::show(data_dir, &session, format)))?
+        }
+        Face::Events { session, format } => {
+            let data_dir = data_dir::existing(&place()?)?;
+            let _traces = traces(data_dir.as_deref(), Talk::Usual);
+            held(|runtime| runtime.block_on(headless::events(data_dir, &session, format)))?
+        }
+    };
+    Ok(exit.into())
+}
+
+fn window(data_dir: PathBuf, wish: Wish) -> Result<ExitCode, NotBegun> {
+    // First of all, so that nothing of a window is seen of a start that only knocks.
+    if second_start::handed_over(&data_dir, &wish) {
+        return Ok(said(windows::HANDED_OVER_LINE).into());
+    }
+    #[cfg(target_os = "linux")]
+    choose_renderer();
+    let _traces = traces(Some(&data_dir), Talk::Usual);
+    let runtime = runtime()?;
+    tauri::async_runtime::set(runtime.handle().clone());
+    let code = windows::run(data_dir, wish)?;
+    runtime.shutdown_timeout(LEAVE_MAX);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+#[cfg(target_os = "linux")]
+#[expect(
+    unsafe_code,
+    reason = "the web view takes its settings from the environment only"
+)]
+fn choose_renderer() {
+    if env::var_os(webkit::SWITCH).is_none() && webkit::needs_safe_renderer() {
+        // SAFETY: this process has no other thread yet that could read the environment.
+        unsafe { env::set_var(webkit::SWITCH, "1") };
+    }
+}
+
+fn held(face: impl FnOnce(&Runtime) -> Exit) -> io::Result<Exit> {
+    let runtime = runtime()?;
+    let exit = face(&runtime);
+    runtime.shutdown_timeout(LEAVE_MAX);
+    Ok(exit)
+}
+
+fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+}
+
+fn traces(data_dir: Option<&Path>, talk: Talk) -> Traces {
+    let level = env::var_os("HOLDFAST_LOG").map(OsString::into_string);
+    // A level that is not even text means nothing, like any other nonsense in it.
+    let level = level.and_then(Result::ok);
+    trace::begin(data_dir, level.as_deref(), talk)
+}
+
+fn said(text: &str) -> Exit {
+    // `--help | head -1` is no failure.
+    let _ = io::stdout().write_all(text.as_bytes());
+    Exit::Done
+}

@@ -35,10 +35,10 @@ impl ErrorReport {
 
 impl fmt::Display for ErrorReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
         match &self.remedy {
-            Some(remedy) => write!(f, "; {remedy}"),
-            None => Ok(()),
+            // The message is a sentence, and goes on.
+            Some(remedy) => write!(f, "{}; {remedy}", self.message.trim_end_matches('.')),
+            None => f.write_str(&self.message),
         }
     }
 }

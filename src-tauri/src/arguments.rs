@@ -1,0 +1,514 @@
+//! The command line, taken apart once: what comes out can be acted on, what cannot is told in a sentence.
+//!
+//! Not here: what a session's name or an address means; the faces look that up.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use engine::gateway;
+use lexopt::{Arg, ValueExt};
+use protocol::Dialect;
+
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
+Holdfast: chat with the models you run yourself. A turn that ran is a turn that appears.
+
+Usage:
+  holdfast [OPTIONS]                       open the window
+  holdfast [OPTIONS] ask PROMPT            ask, and print the answer as it is written (- reads the prompt from stdin)
+  holdfast [OPTIONS] list                  the sessions, newest first
+  holdfast [OPTIONS] show SESSION          a session's transcript
+  holdfast [OPTIONS] events SESSION        a session's log
+
+  SESSION is an id, the beginning of one, or `last`.
+
+Options:
+      --data-dir DIR       where everything is kept (else HOLDFAST_DATA_DIR, else the system's place for it)
+      --provider KIND=URL  the model server to ask: ollama=URL or openai=URL; remembered
+      --model MODEL        the model to ask
+  -h, --help               print this
+  -V, --version            print the version
+
+Options of ask:
+      --session SESSION    go on with this session instead of beginning one
+  -v, --verbose            also print reasoning, warnings and details, on stderr
+
+Options of list, show and events:
+      --json               for programs; events prints one object a line
+      --all                list: also what is in the bin
+
+ask exits with 0 when the answer is complete, 1 when it failed, 3 when it was stopped or interrupted,
+and every command with 2 when its command line makes no sense. Ctrl-C stops the answer and records that.
+";
+
+/// A command line that makes sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CommandLine {
+    /// Where everything is kept, if it was said.
+    pub(crate) data_dir: Option<PathBuf>,
+    /// What is wanted.
+    pub(crate) face: Face,
+}
+
+/// What is wanted of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Face {
+    /// The usage.
+    Help,
+    /// The version.
+    Version,
+    /// The window.
+    Window(Wish),
+    /// One answer on stdout.
+    Ask(Question),
+    /// What sessions there are.
+    List { format: Format, scope: Scope },
+    /// A transcript.
+    Show { session: String, format: Format },
+    /// A log.
+    Events { session: String, format: Format },
+}
+
+/// Whom to ask, as far as it was said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// The server.
+    pub(crate) provider: Option<ProviderWish>,
+    /// The model, as the server names it.
+    pub(crate) model: Option<String>,
+}
+
+/// A server named on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProviderWish {
+    /// How it is spoken to.
+    pub(crate) dialect: Dialect,
+    /// As it was typed, for the gateway to try.
+    pub(crate) address: String,
+    /// Where its API most likely begins, in the one form that addresses are kept in.
+    pub(crate) base_url: String,
+}
+
+/// `ask`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// What to say.
+    pub(crate) prompt: Prompt,
+    /// The session to go on with, as it was named.
+    pub(crate) session: Option<String>,
+    /// Whom to ask.
+    pub(crate) wish: Wish,
+    /// How much to tell on stderr.
+    pub(crate) talk: Talk,
+}
+
+/// Where the prompt comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Prompt {
+    /// From the command line.
+    Said(String),
+    /// From stdin.
+    Stdin,
+}
+
+/// How much to tell on stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Talk {
+    /// States, the session's id and failures.
+    Usual,
+    /// Also reasoning, warnings and the server's own words.
+    Verbose,
+}
+
+/// For whom something is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Which sessions to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those on the shelf.
+    Shelf,
+    /// Those in the bin too.
+    Everything,
+}
+
+/// A command line that makes no sense, in words.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UsageError {
+    #[error("there is no command ‘{0}’; there are ask, list, show and events")]
+    UnknownCommand(String),
+    #[error("{command} needs {what}")]
+    Missing {
+        command: &'static str,
+        what: &'static str,
+    },
+    #[error("{command} takes no ‘{argument}’")]
+    TooMuch {
+        command: &'static str,
+        argument: String,
+    },
+    #[error("{option} is not an option of {command}")]
+    Misplaced {
+        command: &'static str,
+        option: &'static str,
+    },
+    #[error("--data-dir needs the path of a folder")]
+    NoFolder,
+    #[error(
+        "--provider needs a kind and an address, as in ollama=http://127.0.0.1:11434 or openai=http://127.0.0.1:8080/v1, not ‘{0}’"
+    )]
+    NotAProvider(String),
+    #[error("--provider: {0}")]
+    BadAddress(String),
+    #[error("{0} needs a value that is not empty")]
+    Empty(&'static str),
+    #[error(transparent)]
+    Syntax(#[from] lexopt::Error),
+}
+
+/// Options as they were met, before it is known which command they belong to.
+#[derive(Default)]
+struct Met {
+    data_dir: Option<PathBuf>,
+    provider: Option<ProviderWish>,
+    model: Option<String>,
+    session: Option<String>,
+    verbose: bool,
+    json: bool,
+    all: bool,
+}
+
+/// Takes the arguments after the program's own name apart.
+///
+/// # Errors
+/// [`UsageError`], whose words say what would make sense.
+pub(crate) fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<CommandLine, UsageError> {
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let mut met = Met::default();
+    let mut words: Vec<OsString> = Vec::new();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Short('h') | Arg::Long("help") => return Ok(only(Face::Help)),
+            Arg::Short('V') | Arg::Long("version") => return Ok(only(Face::Version)),
+            Arg::Long("data-dir") => met.data_dir = Some(folder(parser.value()?)?),
+            Arg::Long("provider") => met.provider = Some(provider(&parser.value()?.string()?)?),
+            Arg::Long("model") => met.model = Some(filled("--model", parser.value()?)?),
+            Arg::Long("session") => met.session = Some(filled("--session", parser.value()?)?),
+            Arg::Short('v') | Arg::Long("verbose") => met.verbose = true,
+            Arg::Long("json") => met.json = true,
+            Arg::Long("all") => met.all = true,
+            Arg::Value(word) => words.push(word),
+            Arg::Short(_) | Arg::Long(_) => return Err(argument.unexpected().into()),
+        }
+    }
+    let mut words = words.into_iter();
+    let data_dir = met.data_dir.take();
+    let face = match words.next() {
+        None => window(met)?,
+        Some(command) => match command.to_str() {
+            Some("ask") => ask(met, words)?,
+            Some("list") => list(met, words)?,
+            Some("show") => {
+                let (session, format) = one_session("show", met, words)?;
+                Face::Show { session, format }
+            }
+            Some("events") => {
+                let (session, format) = one_session("events", met, words)?;
+                Face::Events { session, format }
+            }
+            Some(_) | None => {
+                let command = command.to_string_lossy().into_owned();
+                return Err(UsageError::UnknownCommand(command));
+            }
+        },
+    };
+    Ok(CommandLine { data_dir, face })
+}
+
+fn only(face: Face) -> CommandLine {
+    CommandLine {
+        data_dir: None,
+        face,
+    }
+}
+
+fn window(met: Met) -> Result<Face, UsageError> {
+    refuse(
+        "the window",
+        &[
+            ("--session", met.session.is_some()),
+            ("--verbose", met.verbose),
+            ("--json", met.json),
+            ("--all", met.all),
+        ],
+    )?;
+    Ok(Face::Window(Wish {
+        provider: met.provider,
+        model: met.model,
+    }))
+}
+
+fn ask(met: Met, words: impl Iterator<Item = OsString>) -> Result<Face, UsageError> {
+    refuse("ask", &[("--json", met.json), ("--all", met.all)])?;
+    // Several words are one prompt: who forgets the quotes means that.
+    let words = words.map(ValueExt::string).collect::<Result<Vec<_>, _>>()?;
+    let said = words.join(" ");
+    let prompt = match said.as_str() {
+        "-" => Prompt::Stdin,
+        text if text.trim().is_empty() => {
+            return Err(UsageError::Missing {
+                command: "ask",
+                what: "a prompt",
+            });
+        }
+        _ => Prompt::Said(said),
+    };
+    Ok(Face::Ask(Question {
+        prompt,
+        session: met.session,
+        wish: Wish {
+            provider: met.provider,
+            model: met.model,
+        },
+        talk: if met.verbose {
+            Talk::Verbose
+        } else {
+            Talk::Usual
+        },
+    }))
+}
+
+fn list(met: Met, mut words: impl Iterator<Item = OsString>) -> Result<Face, UsageError> {
+    refuse_asking("list", &met)?;
+    refuse_more("list", words.next())?;
+    Ok(Face::List {
+        format: format(met.json),
+        scope: if met.all {
+            Scope::Everything
+        } else {
+            Scope::Shelf
+        },
+    })
+}
+
+fn one_session(
+    command: &'static str,
+    met: Met,
+    mut words: impl Iterator<Item = OsString>,
+) -> Result<(String, Format), UsageError> {
+    refuse_asking(command, &met)?;
+    refuse(command, &[("--all", met.all)])?;
+    let what = "a session: an id, the beginning of one, or `last`";
+    let session = words
+        .next()
+        .ok_or(UsageError::Missing { command, what })?
+        .string()?;
+    if session.trim().is_empty() {
+        return Err(UsageError::Missing { command, what });
+    }
+    refuse_more(command, words.next())?;
+    Ok((session, format(met.json)))
+}
+
+fn refuse_asking(command: &'static str, met: &Met) -> Result<(), UsageError> {
+    refuse(
+        command,
+        &[
+            ("--provider", met.provider.is_some()),
+            ("--model", met.model.is_some()),
+            ("--session", met.session.is_some()),
+            ("--verbose", met.verbose),
+        ],
+    )
+}
+
+fn refuse(command: &'static str, options: &[(&'static str, bool)]) -> Result<(), UsageError> {
+    match options.iter().find(|(_, met)| *met) {
+        Some(&(option, _)) => Err(UsageError::Misplaced { command, option }),
+        None => Ok(()),
+    }
+}
+
+fn refuse_more(command: &'static str, word: Option<OsString>) -> Result<(), UsageError> {
+    match word {
+        Some(word) => Err(UsageError::TooMuch {
+            command,
+            argument: word.to_string_lossy().into_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn format(json: bool) -> Format {
+    if json { Format::Json } else { Format::Text }
+}
+
+fn folder(value: OsString) -> Result<PathBuf, UsageError> {
+    if value.is_empty() {
+        return Err(UsageError::NoFolder);
+    }
+    Ok(PathBuf::from(value))
+}
+
+fn filled(option: &'static str, value: OsString) -> Result<String, UsageError> {
+    let value = value.string()?;
+    if value.trim().is_empty() {
+        return Err(UsageError::Empty(option));
+    }
+    Ok(value)
+}
+
+/// `ollama=URL` or `openai=URL`.
+fn provider(value: &str) -> Result<ProviderWish, UsageError> {
+    let not_one = || UsageError::NotAProvider(value.to_owned());
+    let (kind, address) = value.split_once('=').ok_or_else(not_one)?;
+    let dialect = match kind.trim().to_ascii_lowercase().as_str() {
+        "ollama" => Dialect::Ollama,
+        "openai" => Dialect::OpenAiChat,
+        _ => return Err(not_one()),
+    };
+    let base_url = gateway::base_url(address, dialect)
+        .map_err(|failure| UsageError::BadAddress(failure.message))?;
+    Ok(ProviderWish {
+        dialect,
+        address: address.trim().to_owned(),
+        base_url,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &[&str]) -> Result<CommandLine, String> {
+        parse(line.iter().map(OsString::from)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn no_argument_opens_the_window() {
+        assert_eq!(
+            parsed(&[]),
+            Ok(only(Face::Window(Wish::default()))),
+            "starting Holdfast from a menu passes nothing"
+        );
+    }
+
+    #[test]
+    fn options_may_stand_before_and_after_the_command() {
+        let expected = Ok(CommandLine {
+            data_dir: Some("d".into()),
+            face: Face::Ask(Question {
+                prompt: Prompt::Said("why is it so".into()),
+                session: Some("last".into()),
+                wish: Wish {
+                    provider: Some(ProviderWish {
+                        dialect: Dialect::OpenAiChat,
+                        address: "http://127.0.0.1:8080".into(),
+                        base_url: "http://127.0.0.1:8080/v1".into(),
+                    }),
+                    model: Some("m".into()),
+                },
+                talk: Talk::Verbose,
+            }),
+        });
+        let provider = "openai=http://127.0.0.1:8080";
+        assert_eq!(
+            parsed(&[
+                "--data-dir",
+                "d",
+                "--model=m",
+                "ask",
+                "-v",
+                "--session",
+                "last",
+                "--provider",
+                provider,
+                "why",
+                "is",
+                "it",
+                "so",
+            ]),
+            expected
+        );
+        assert_eq!(
+            parsed(&[
+                "ask",
+                "why is it so",
+                "--verbose",
+                "--provider",
+                provider,
+                "--session=last",
+                "--data-dir=d",
+                "--model",
+                "m",
+            ]),
+            expected
+        );
+    }
+
+    #[test]
+    fn a_dash_reads_the_prompt_from_stdin_and_two_dashes_end_the_options() {
+        let prompt = |line: &[&str]| match parsed(line).map(|line| line.face) {
+            Ok(Face::Ask(question)) => question.prompt,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(prompt(&["ask", "-"]), Prompt::Stdin);
+        assert_eq!(
+            prompt(&["ask", "--", "--json", "-v"]),
+            Prompt::Said("--json -v".into())
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_in_a_sentence() {
+        for (line, words) in [
+            (&["chat"][..], "there is no command ‘chat’"),
+            (&["ask"], "ask needs a prompt"),
+            (&["ask", "  "], "ask needs a prompt"),
+            (&["show"], "show needs a session"),
+            (&["show", "a", "b"], "show takes no ‘b’"),
+            (&["list", "x"], "list takes no ‘x’"),
+            (
+                &["list", "--model", "m"],
+                "--model is not an option of list",
+            ),
+            (&["--json"], "--json is not an option of the window"),
+            (&["ask", "--json", "p"], "--json is not an option of ask"),
+            (&["show", "--all", "x"], "--all is not an option of show"),
+            (&["--data-dir"], "missing argument for option '--data-dir'"),
+            (&["--data-dir="], "--data-dir needs the path of a folder"),
+            (&["--bogus"], "invalid option '--bogus'"),
+            (&["-x"], "invalid option '-x'"),
+            (
+                &["--provider", "vllm=http://h", "ask", "p"],
+                "--provider needs a kind",
+            ),
+            (
+                &["--provider", "http://h", "ask", "p"],
+                "--provider needs a kind",
+            ),
+            (&["--provider", "ollama=", "ask", "p"], "--provider: "),
+            (&["--model", "", "ask", "p"], "--model needs a value"),
+            (
+                &["list", "--json=yes"],
+                "unexpected argument for option '--json'",
+            ),
+        ] {
+            let error = parsed(line).expect_err("a usage error");
+            assert!(error.contains(words), "{line:?} said {error:?}");
+        }
+    }
+
+    #[test]
+    fn help_and_version_win_over_everything_else() {
+        assert_eq!(parsed(&["ask", "--help"]), Ok(only(Face::Help)));
+        assert_eq!(parsed(&["-V", "nonsense"]), Ok(only(Face::Version)));
+    }
+}

@@ -1,0 +1,244 @@
+//! The whole IPC surface: JSON text in, one call, JSON text out.
+//!
+//! Invariant: nothing is decided here, and nothing is pushed to a page. 64-bit numbers stay inside the text.
+//! A refusal is an [`ErrorReport`] as JSON text; anything else that a page receives as an error came from the transport.
+
+use std::{future::Future, sync::Arc};
+
+use engine::Engine;
+use protocol::{
+    About, AttachArgs, DetachArgs, DraftArgs, ErrorCode, ErrorReport, HelloArgs, LoadOlderArgs,
+    ModelsArgs, OpenLinkArgs, PollArgs, ProbeArgs, SubmitArgs,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tauri::{State, Url, WebviewWindow};
+
+use crate::door::Door;
+
+/// Longer addresses than any browser opens are not links.
+const LINK_BYTES_MAX: usize = 8 * 1024;
+
+/// What a page receives: the answer or an [`ErrorReport`], both as JSON text.
+type Answer = Result<String, String>;
+type TheDoor<'a> = State<'a, Arc<Door>>;
+
+#[tauri::command]
+pub(crate) async fn hello(door: TheDoor<'_>, window: WebviewWindow, body: String) -> Answer {
+    door.knock().await;
+    let label = window.label().to_owned();
+    answer(&door, &body, |engine, args: HelloArgs| async move {
+        engine.hello(&label, args.page, args.protocol)
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn attach(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: AttachArgs| async move {
+        engine.attach(args.page, args.stream, args.cursor).await
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn poll(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: PollArgs| async move {
+        engine.poll(args.request).await
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn detach(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: DetachArgs| async move {
+        engine.detach(args.epoch);
+        Ok(())
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn load_older(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: LoadOlderArgs| async move {
+        engine
+            .load_older(args.session, args.before, args.as_of)
+            .await
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn submit(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: SubmitArgs| async move {
+        engine.submit(args.op_id, args.op).await
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn draft(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: DraftArgs| async move {
+        engine.draft(args.session).await
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn save_draft(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: DraftArgs| async move {
+        engine.save_draft(args.session, args.text).await
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn models(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: ModelsArgs| async move {
+        Ok(engine.models(args.provider).await)
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn probe(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: ProbeArgs| async move {
+        Ok(engine.probe(&args.address, args.dialect).await)
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn discover(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, (): ()| async move {
+        Ok(engine.discover().await)
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn open_link(body: String) -> Answer {
+    told(taken::<OpenLinkArgs>(&body).and_then(|args| {
+        let url = link(&args.url)?;
+        open::that_detached(url.as_str()).map_err(|error| {
+            ErrorReport::new(
+                ErrorCode::Other,
+                format!("no browser took the link: {error}"),
+            )
+            .with_remedy("copy its address instead")
+        })
+    }))
+}
+
+#[tauri::command]
+pub(crate) async fn about(door: TheDoor<'_>) -> Answer {
+    told(Ok(About {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        data_dir: door.data_dir().display().to_string(),
+        preferred: door.preferred(),
+    }))
+}
+
+/// One command: its arguments read, the engine asked, its answer written.
+async fn answer<Args, Out, Call, Called>(door: &Door, body: &str, call: Call) -> Answer
+where
+    Args: DeserializeOwned,
+    Out: Serialize,
+    Call: FnOnce(Engine, Args) -> Called,
+    Called: Future<Output = Result<Out, ErrorReport>>,
+{
+    let asked = async {
+        let args = taken(body)?;
+        call(door.engine().await?, args).await
+    };
+    told(asked.await)
+}
+
+fn taken<Args: DeserializeOwned>(body: &str) -> Result<Args, ErrorReport> {
+    // The words of the error may quote the arguments; its place says enough.
+    serde_json::from_str(body).map_err(|error| {
+        ErrorReport::new(
+            ErrorCode::ProtocolMismatch,
+            format!(
+                "the page asked in a form that is not known here (column {})",
+                error.column()
+            ),
+        )
+        .with_remedy("reload the view")
+    })
+}
+
+fn told<Out: Serialize>(outcome: Result<Out, ErrorReport>) -> Answer {
+    let outcome = outcome.and_then(|out| {
+        serde_json::to_string(&out).map_err(|error| {
+            ErrorReport::new(
+                ErrorCode::Other,
+                format!("an answer could not be written: {error}"),
+            )
+        })
+    });
+    outcome
+        .map_err(|report| serde_json::to_string(&report).unwrap_or_else(|error| error.to_string()))
+}
+
+/// What may be opened in the system's browser: model text is not to start anything else.
+fn link(text: &str) -> Result<Url, ErrorReport> {
+    let refused = |words: &str| {
+        let field = "url".to_owned();
+        Err(ErrorReport::new(ErrorCode::Invalid { field }, words))
+    };
+    if text.len() > LINK_BYTES_MAX {
+        return refused("this link is too long to be opened");
+    }
+    match Url::parse(text) {
+        Ok(url) => match url.scheme() {
+            "http" | "https" if url.has_host() => Ok(url),
+            "mailto" => Ok(url),
+            _ => refused("only web and mail links are opened"),
+        },
+        Err(_) => refused("this link has no address"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_web_and_mail_links_leave_the_app() {
+        for text in [
+            "https://example.org/a?b#c",
+            "http://127.0.0.1:9/",
+            "mailto:a@b.example",
+        ] {
+            assert!(link(text).is_ok(), "{text}");
+        }
+        for text in [
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            "data:text/html,x",
+            "tauri://localhost/",
+            "ssh://host",
+            "https://",
+            "/etc/passwd",
+            "--help",
+            "",
+        ] {
+            assert!(link(text).is_err(), "{text}");
+        }
+        assert!(link(&format!("https://h/{}", "a".repeat(LINK_BYTES_MAX))).is_err());
+    }
+
+    #[test]
+    fn a_refusal_reaches_the_page_as_a_report() {
+        let answer = told(taken::<OpenLinkArgs>("{\"secret\":1}").map(|_| ()));
+        let text = answer.expect_err("refused");
+        let report: ErrorReport = serde_json::from_str(&text).expect("a report");
+        assert_eq!(report.code, ErrorCode::ProtocolMismatch);
+        assert!(!report.message.contains("secret"), "{}", report.message);
+    }
+
+    #[test]
+    fn an_answer_without_content_is_null() {
+        assert_eq!(told(Ok(())), Ok("null".to_owned()));
+    }
+}

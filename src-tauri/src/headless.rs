@@ -1,0 +1,54 @@
+//! The faces without a window: `ask`, `list`, `show`, `events`.
+//!
+//! Invariant: text on stdout was committed before, as in any window; stdout carries the answer and nothing else,
+//! stderr what is said about it. A reader who went away (a closed pipe) ends the printing, never the turn.
+
+mod ask;
+mod lookup;
+mod print;
+mod shape;
+mod stored;
+mod words;
+
+use std::{fmt, process::ExitCode};
+
+pub(crate) use ask::ask;
+pub(crate) use stored::{events, list, show};
+
+use self::print::Margin;
+
+/// How a face ended; see [`crate::arguments::HELP`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It did what was asked.
+    Done,
+    /// It could not.
+    Failed,
+    /// The command line made no sense.
+    Usage,
+    /// The answer was stopped or interrupted.
+    Stopped,
+}
+
+impl Exit {
+    const fn number(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Stopped => 3,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.number())
+    }
+}
+
+/// Says why on stderr, in one sentence behind the program's name.
+pub(crate) fn complain(words: impl fmt::Display, exit: Exit) -> Exit {
+    Margin::of_this_process().complain(words);
+    exit
+}

@@ -1,0 +1,155 @@
+//! States, ends and times in words.
+
+use protocol::{
+    CancelledBy, InterruptedWhy, ModelRef, OutcomeKind, Phase, SessionState, StopReason, Timestamp,
+    TurnOutcome,
+};
+
+/// What a turn is doing; nothing when there is nothing to say.
+pub(super) fn phase(phase: &Phase) -> Option<String> {
+    match phase {
+        Phase::Idle => None,
+        Phase::Connecting { provider } => Some(format!("connecting to {provider}")),
+        Phase::Waiting { model } => Some(format!("waiting for {model}")),
+        Phase::LoadingModel { model } => Some(format!("loading {model}")),
+        Phase::ReadingPrompt { .. } => Some("reading the prompt".to_owned()),
+        Phase::Thinking => Some("thinking".to_owned()),
+        Phase::Writing => Some("writing".to_owned()),
+        Phase::CallingTool { name, .. } => Some(format!("asking for {name}")),
+        Phase::RunningTool { name } => Some(format!("running {name}")),
+        Phase::Retrying {
+            attempt,
+            of,
+            failure,
+            ..
+        } => Some(format!(
+            "{}; trying again ({attempt} of {of})",
+            failure.message
+        )),
+        Phase::Stopping => Some("stopping".to_owned()),
+        Phase::NotSaving { message } => Some(message.clone()),
+    }
+}
+
+/// How a turn ended, where that is worth a word.
+pub(super) fn outcome(outcome: &TurnOutcome) -> Option<String> {
+    match outcome {
+        TurnOutcome::Completed { stop } => match stop {
+            StopReason::EndOfTurn | StopReason::Unknown => None,
+            StopReason::Length => {
+                Some("the answer ends here because it reached its limit of tokens".to_owned())
+            }
+            StopReason::Filter => {
+                Some("the provider's content filter ended the answer here".to_owned())
+            }
+            StopReason::StepLimit => {
+                Some("the answer ends here because it reached the limit of steps".to_owned())
+            }
+        },
+        TurnOutcome::Failed { failure } => Some(failure.message.clone()),
+        TurnOutcome::Cancelled { by } => match by {
+            CancelledBy::User => Some("stopped".to_owned()),
+        },
+        TurnOutcome::Interrupted { why } => Some(
+            match why {
+                InterruptedWhy::AppExit => "interrupted: Holdfast was closed",
+                InterruptedWhy::OsShutdown => "interrupted: the system asked Holdfast to leave",
+                InterruptedWhy::Crash => "interrupted: Holdfast ended without a word",
+                InterruptedWhy::StorageFailed => "interrupted: the log could not be written",
+            }
+            .to_owned(),
+        ),
+    }
+}
+
+/// The state's one word, the same for programs and people.
+pub(super) const fn state(state: SessionState) -> &'static str {
+    match state {
+        SessionState::Empty => "empty",
+        SessionState::Running { .. } => "running",
+        SessionState::Ended { outcome } => kind(outcome),
+    }
+}
+
+/// The same of a turn.
+pub(super) fn turn_state(outcome: Option<&TurnOutcome>) -> &'static str {
+    outcome.map_or("running", |outcome| kind(OutcomeKind::from(outcome)))
+}
+
+/// Whom a turn asked.
+pub(super) fn model(model: &ModelRef) -> String {
+    format!("{} at {}", model.model, model.provider_name)
+}
+
+/// A date and time a person can read.
+pub(super) fn time(at: Timestamp) -> String {
+    let seconds = at.millis().div_euclid(1_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = date(days);
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+/// A duration a person can read.
+pub(super) fn duration(ms: u64) -> String {
+    let seconds = ms.div_ceil(1_000);
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        _ => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
+}
+
+const fn kind(outcome: OutcomeKind) -> &'static str {
+    match outcome {
+        OutcomeKind::Completed => "completed",
+        OutcomeKind::Failed => "failed",
+        OutcomeKind::Cancelled => "cancelled",
+        OutcomeKind::Interrupted => "interrupted",
+    }
+}
+
+/// Days since 1970 as a date of the proleptic Gregorian calendar. Years are counted from March, so that the leap day
+/// is the last of its year; 400 of them are one era of 146,097 days.
+const fn date(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = year_of_era + era * 400 + (month <= 2) as i64;
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_dates_of_the_calendar() {
+        for (seconds, expected) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (-1, "1969-12-31 23:59 UTC"),
+            (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+            (1_785_420_180, "2026-07-30 14:03 UTC"),
+        ] {
+            assert_eq!(time(Timestamp::from_millis(seconds * 1_000)), expected);
+        }
+    }
+
+    #[test]
+    fn durations_are_rounded_up_to_seconds() {
+        assert_eq!(duration(1), "1 s");
+        assert_eq!(duration(14_000), "14 s");
+        assert_eq!(duration(61_500), "1 min 2 s");
+    }
+}
