@@ -269,6 +269,8 @@ struct Seat<F: Follow> {
 struct Scene<F: Follow> {
     link: Link<F>,
     draws: Vec<String>,
+    /// How many changes it was told to draw.
+    changes: usize,
     contradictions: Vec<String>,
 }
 
@@ -292,6 +294,7 @@ where
             scene: Watched::new(Scene {
                 link: Link::new(stream, 1),
                 draws: Vec::new(),
+                changes: 0,
                 contradictions: Vec::new(),
             }),
             nudge: Notify::new(),
@@ -328,6 +331,11 @@ where
 
     pub fn state(&self) -> LinkState {
         self.seat.scene.read(|scene| scene.link.state())
+    }
+
+    /// How many changes it was told to draw.
+    pub fn changes(&self) -> usize {
+        self.seat.scene.read(|scene| scene.changes)
     }
 
     pub fn counters(&self) -> Counters {
@@ -598,12 +606,12 @@ where
         match answer {
             Answer::Attached(ticket, answers) => {
                 for answer in answers {
-                    scene.link.attached(ticket, answer, now_ms);
+                    scene.changes += scene.link.attached(ticket, answer, now_ms).changes.len();
                 }
             }
             Answer::Polled(ticket, answers) => {
                 for answer in answers {
-                    scene.link.polled(ticket, answer, now_ms);
+                    scene.changes += scene.link.polled(ticket, answer, now_ms).changes.len();
                 }
             }
         }

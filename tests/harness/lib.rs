@@ -25,5 +25,6 @@ pub mod child;
 pub mod client;
 pub mod picture;
 
+pub mod seeded;
 pub mod verdict;
 pub mod world;

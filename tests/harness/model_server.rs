@@ -25,7 +25,7 @@ use tokio::{
     },
     runtime::{Handle, Runtime},
     sync::watch,
-    task::AbortHandle,
+    task::{AbortHandle, JoinHandle},
 };
 
 pub use answer::{Answer, MODEL};
@@ -133,7 +133,13 @@ struct Shared {
 pub struct ModelServer {
     address: SocketAddr,
     shared: Arc<Shared>,
-    runtime: Option<Runtime>,
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    runtime: Runtime,
+    accepting: JoinHandle<()>,
 }
 
 impl ModelServer {
@@ -160,11 +166,11 @@ impl ModelServer {
             gates: Gates::default(),
         });
         let handle = runtime.handle().clone();
-        runtime.spawn(accept(listener, Arc::clone(&shared), handle));
+        let accepting = runtime.spawn(accept(listener, Arc::clone(&shared), handle));
         Self {
             address,
             shared,
-            runtime: Some(runtime),
+            running: Mutex::new(Some(Running { runtime, accepting })),
         }
     }
 
@@ -237,11 +243,19 @@ impl ModelServer {
         self.release(gate);
     }
 
-    /// Takes it off the network: connections are reset, new ones refused. What it counted stays readable.
-    pub fn stop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
+    /// Takes it off the network: connections end, new ones are refused. What it counted stays readable.
+    pub async fn stop(&self) {
+        let running = self.running().take();
+        if let Some(Running { runtime, accepting }) = running {
+            accepting.abort();
+            // Cancelled is what it is meant to be; the listener is closed by then.
+            let _ = accepting.await;
             runtime.shutdown_background();
         }
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -283,7 +297,9 @@ pub fn model_of(provider: &Provider, model: &str) -> ModelRef {
 
 impl Drop for ModelServer {
     fn drop(&mut self) {
-        self.stop();
+        if let Some(running) = self.running().take() {
+            running.runtime.shutdown_background();
+        }
         if std::thread::panicking() {
             return;
         }

@@ -4,7 +4,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use engine::{Config, Engine, OpenError, Reader, gateway::Limits};
+use engine::{Config, Engine, OpenError, Reader, clock::SystemClock, gateway::Limits};
 use protocol::{
     Event, InterruptedWhy, ModelRef, Op, OpId, Provider, Receipt, SessionId, StreamId, TurnId,
 };
@@ -31,7 +31,15 @@ pub struct World {
     pub line: Line,
     pub limits: Limits,
     pub ceiling: Duration,
+    time: Time,
     engine: Option<Engine>,
+}
+
+/// Whose time the engine lives in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Time {
+    Test,
+    Real,
 }
 
 impl World {
@@ -51,8 +59,19 @@ impl World {
             line: Line::default(),
             limits: product.limits,
             ceiling: product.ceiling,
+            time: Time::Test,
             engine: None,
         }
+    }
+
+    /// An empty data folder with an engine on it that lives in real time: for real servers, and for measuring.
+    pub async fn in_real_time() -> Self {
+        let mut world = Self {
+            time: Time::Real,
+            ..Self::without_engine()
+        };
+        world.open().await;
+        world
     }
 
     /// The data folder.
@@ -63,7 +82,10 @@ impl World {
     /// What an engine of this world is made of.
     pub fn config(&self) -> Config {
         Config {
-            clock: Arc::new(self.clock.clone()),
+            clock: match self.time {
+                Time::Test => Arc::new(self.clock.clone()),
+                Time::Real => Arc::new(SystemClock::new()),
+            },
             limits: self.limits,
             ceiling: self.ceiling,
             ..Config::new(self.data_dir())

@@ -170,7 +170,7 @@ async fn caches_can_be_dropped_and_say_the_same_afterwards() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_is_read_again_with_the_server_gone_and_nobody_is_dialled() {
-    let (mut world, session, mut server) = with_one_conversation().await;
+    let (mut world, session, server) = with_one_conversation().await;
     let dials = server.counters().dials;
     world.open().await;
     let window = world.page().await.follow(session);
@@ -186,7 +186,7 @@ async fn a_conversation_is_read_again_with_the_server_gone_and_nobody_is_dialled
 
     drop((window, library));
     world.quit().await;
-    server.stop();
+    server.stop().await;
     world.open().await;
     let window = world.page().await.follow(session);
     assert_eq!(window.until_idle().await, text);

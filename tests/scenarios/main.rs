@@ -16,4 +16,8 @@ mod following;
 mod killed;
 mod recorded;
 
+mod cost;
 mod tidy;
+
+mod real_model;
+mod window;

@@ -1,0 +1,133 @@
+//! What things cost, printed: a text event in a new and in a long session, opening a long session, bytes written per
+//! byte of answer. Tests count, benchmarks time; this one is run by hand: `cargo run --release -p tests --bin bench`.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "part of the test harness, and it measures real time"
+)]
+
+use std::time::{Duration, Instant};
+
+use protocol::{Dialect, Op, SessionId, TurnId};
+use tests::{
+    client::Client,
+    model_server::{Answer, ModelServer},
+    seeded,
+    world::World,
+};
+use transcript::Transcript;
+
+const TURNS: u64 = 2_500;
+const PIECES: usize = 300;
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(async {
+        for turns in [0, TURNS] {
+            text_events(turns).await;
+        }
+        for (bytes, name) in [(6_000, "6 kB"), (200_000, "200 kB")] {
+            bytes_written(bytes, name).await;
+        }
+    });
+}
+
+/// A session with `turns` more turns than one, opened in a window.
+async fn session_of(server: &ModelServer, turns: u64) -> (World, SessionId, Client<Transcript>) {
+    let mut world = World::new().await;
+    server.script(Answer::whole(Dialect::Ollama, "Yes."));
+    let session = world.begin(server, "Are you there?").await;
+    let window = world.page().await.follow(session);
+    window.until_idle().await;
+    drop(window);
+    world.quit().await;
+    seeded::add_turns(world.data_dir(), session, &server.model(), turns);
+    // The first write brings the session's header up to date with what was seeded.
+    world.open().await;
+    let title = "A long one".to_owned();
+    world
+        .submit(Op::RenameSession { session, title })
+        .await
+        .expect("renamed");
+    world.quit().await;
+    let began = Instant::now();
+    world.open().await;
+    let opened = began.elapsed();
+    let window = world.page().await.follow(session);
+    let last = TurnId::new(turns + 1);
+    window
+        .until_shown("its end", |shown| shown.turn(last).map(|_| ()))
+        .await;
+    println!(
+        "{:>6} messages: engine open {opened:?}, last message drawn after {:?}",
+        2 * (turns + 1),
+        began.elapsed()
+    );
+    (world, session, window)
+}
+
+async fn text_events(turns: u64) {
+    let server = ModelServer::start(Dialect::Ollama);
+    let (world, session, window) = session_of(&server, turns).await;
+    let pieces: Vec<_> = (0..PIECES).map(|n| format!("piece{n} ")).collect();
+    let answer = pieces
+        .iter()
+        .fold(Answer::new(Dialect::Ollama), |answer, piece| {
+            answer.says(piece).gate(piece)
+        });
+    server.script(answer.ends());
+    world.say(session, "Go on.").await;
+    window.sees(&pieces[0]).await;
+    let mut times = Vec::with_capacity(PIECES);
+    for n in 1..PIECES {
+        server.arrived(&pieces[n - 1]).await;
+        let began = Instant::now();
+        server.release(&pieces[n - 1]);
+        world.flush_text().await;
+        window.sees(&pieces[n]).await;
+        times.push(began.elapsed());
+    }
+    server.pass(&pieces[PIECES - 1]).await;
+    window.until_idle().await;
+    times.sort_unstable();
+    let at = |share: usize| times[(times.len() - 1) * share / 100];
+    println!(
+        "{:>6} messages: a piece of text, written by the server to drawn: p50 {:?}, p99 {:?}",
+        2 * (turns + 1),
+        at(50),
+        at(99)
+    );
+}
+
+async fn bytes_written(bytes: usize, name: &str) {
+    let server = ModelServer::start(Dialect::Ollama);
+    let world = World::in_real_time().await;
+    // 4 bytes a frame, as fast as they go.
+    server.script(
+        Answer::new(Dialect::Ollama)
+            .says_word_by_word(&"abc ".repeat(bytes / 4))
+            .ends(),
+    );
+    let began = Instant::now();
+    let session = world.begin(&server, "Go on.").await;
+    let window = world.page().await.follow(session);
+    window
+        .until_shown("the end", |shown| {
+            (shown.turns().len() == 1 && shown.running().is_none()).then_some(())
+        })
+        .await;
+    let took: Duration = began.elapsed();
+    let counters = world.engine().counters().log;
+    let wal = std::fs::metadata(world.data_dir().join(format!("{}-wal", seeded::DATABASE)));
+    println!(
+        "{name:>6} answer: {took:?}, {} commits, {} syncs, {:.1} bytes of write-ahead log per byte of answer",
+        counters.commits,
+        counters.syncs,
+        wal.map_or(0, |file| file.len()) as f64 / bytes as f64,
+    );
+}

@@ -1,0 +1,141 @@
+//! What a text event costs does not depend on how long the conversation is: counted, not timed.
+
+use protocol::{Dialect, Op, SessionId, TurnId};
+use tests::{
+    client::Client,
+    model_server::{Answer, ModelServer},
+    seeded,
+    world::World,
+};
+use transcript::Transcript;
+
+/// Twice this many messages.
+const TURNS: u64 = 2_500;
+
+/// Text events of one answer, each committed by itself.
+const PIECES: usize = 20;
+
+/// What one answer cost.
+#[derive(Debug, PartialEq, Eq)]
+struct Cost {
+    commits: u64,
+    events: u64,
+    events_served: u64,
+    changes_drawn: usize,
+    repairs: u64,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_event_costs_the_same_in_a_session_of_five_thousand_messages() {
+    let (short, short_log_bytes) = cost_of_an_answer(0).await;
+    let (long, long_log_bytes) = cost_of_an_answer(TURNS).await;
+    assert_eq!(short, long);
+    // A longer table is a level deeper; nothing else may differ.
+    assert!(
+        long_log_bytes <= short_log_bytes + short_log_bytes / 4,
+        "{short_log_bytes} bytes of log in an empty session, {long_log_bytes} in a long one"
+    );
+}
+
+/// A conversation of one turn and `turns` more, opened in a window.
+async fn conversation_of(
+    server: &ModelServer,
+    turns: u64,
+) -> (World, SessionId, Client<Transcript>) {
+    let mut world = World::new().await;
+    server.script(Answer::whole(Dialect::Ollama, "Yes."));
+    let session = world.begin(server, "Are you there?").await;
+    let window = world.page().await.follow(session);
+    window.until_idle().await;
+    drop(window);
+    world.quit().await;
+    seeded::add_turns(world.data_dir(), session, &server.model(), turns);
+    world.open().await;
+    // The first write brings the session's header up to date with what was seeded.
+    let title = "A long one".to_owned();
+    world
+        .submit(Op::RenameSession { session, title })
+        .await
+        .expect("renamed");
+    let window = world.page().await.follow(session);
+    let last = TurnId::new(turns + 1);
+    window
+        .until_shown("the end of the session", |shown| {
+            shown.turn(last).map(|_| ())
+        })
+        .await;
+    (world, session, window)
+}
+
+/// Streams one answer piece by piece into a session that has `turns` more turns; also says by how much the log grew.
+async fn cost_of_an_answer(turns: u64) -> (Cost, u64) {
+    let server = ModelServer::start(Dialect::Ollama);
+    let (world, session, window) = conversation_of(&server, turns).await;
+    let pieces = (0..PIECES)
+        .map(|n| format!("piece{n} "))
+        .collect::<Vec<_>>();
+    let answer = pieces
+        .iter()
+        .fold(Answer::new(Dialect::Ollama), |answer, piece| {
+            answer.says(piece).gate(piece)
+        });
+    server.script(answer.ends());
+    world.say(session, "Go on.").await;
+    // Counted from the first piece to the last: neither the message nor the end, and the request carries the history.
+    window.sees(&pieces[0]).await;
+    let before = world.engine().counters();
+    let (drawn, log_bytes) = (window.changes(), log_bytes(&world));
+    let mut said = pieces[0].clone();
+    for n in 1..PIECES {
+        server.pass(&pieces[n - 1]).await;
+        world.flush_text().await;
+        said.push_str(&pieces[n]);
+        window.sees(&said).await;
+    }
+    let after = world.engine().counters();
+    let cost = Cost {
+        commits: after.log.commits - before.log.commits,
+        events: after.log.events - before.log.events,
+        events_served: after.events_served - before.events_served,
+        changes_drawn: window.changes() - drawn,
+        repairs: window.counters().repairs,
+    };
+    let grown = self::log_bytes(&world) - log_bytes;
+    assert_eq!(
+        (cost.commits, cost.events),
+        (19, 19),
+        "each piece was an event and a commit of its own"
+    );
+    server.pass(&pieces[PIECES - 1]).await;
+    window.until_idle().await;
+    (cost, grown)
+}
+
+fn log_bytes(world: &World) -> u64 {
+    let name = format!("{}-wal", seeded::DATABASE);
+    std::fs::metadata(world.data_dir().join(name))
+        .expect("a write-ahead log")
+        .len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_of_five_thousand_messages_opens_with_its_end_and_the_rest_on_demand() {
+    let server = ModelServer::start(Dialect::Ollama);
+    let (_world, _, window) = conversation_of(&server, TURNS).await;
+    let shown = window.look(|shown| shown.unwrap().turns().len());
+    assert!(shown < 100, "{shown} turns were sent at once");
+    let mut all = shown;
+    loop {
+        match window.load_older().await {
+            0 => break,
+            added => all += added,
+        }
+    }
+    assert_eq!(all as u64, TURNS + 1);
+    assert!(
+        window
+            .text()
+            .starts_with("you: Are you there?\nmodel: Yes.\n(completed)\n")
+    );
+    assert_eq!(window.counters().swaps, 1);
+}

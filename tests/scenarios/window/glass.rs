@@ -1,0 +1,324 @@
+//! The real window, through WebDriver: the shipped binary, unchanged, on a data folder of its own.
+//!
+//! Invariant: whatever a story does, its session is closed and its processes end, or the next story would hang: the
+//! driver takes one session at a time. Waiting for the window looks again and again, with a bound: WebDriver tells
+//! nothing by itself.
+
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    panic::{AssertUnwindSafe, resume_unwind},
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use engine::Reader;
+use fantoccini::{Client, ClientBuilder, Locator, elements::Element, error::CmdError};
+use futures_util::FutureExt;
+use hyper_util::client::legacy::connect::HttpConnector;
+use protocol::{Dialect, TranscriptPage};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::{model_server::ModelServer, watched::within_limit};
+use tokio::{
+    net::TcpStream,
+    process::{Child, Command},
+    time::sleep,
+};
+
+/// A debug build on a busy machine is slow to draw.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+pub(super) const ENTER: &str = "\u{E007}";
+pub(super) const ESCAPE: &str = "\u{E00C}";
+
+/// The driver and a data folder; windows are opened and closed on it.
+pub(super) struct Desk {
+    data_dir: TempDir,
+    driver: Child,
+    port: u16,
+    arguments: Vec<String>,
+}
+
+impl Desk {
+    /// Runs a story. Its last picture is kept under `name`, also when it fails.
+    pub(super) async fn tell(
+        name: &str,
+        server: &ModelServer,
+        story: impl AsyncFnOnce(&mut Desk, Window),
+    ) {
+        let mut desk = Self::set_up(server).await;
+        let window = desk.open().await;
+        let client = window.client.clone();
+        let told = AssertUnwindSafe(story(&mut desk, window))
+            .catch_unwind()
+            .await;
+        if let Err(failure) = told {
+            // Whatever window is still there shows what went wrong; a story's own failure is the one to tell of.
+            if let Ok(picture) = client.screenshot().await {
+                keep(&format!("{name}-failed"), &picture);
+            }
+            client.close().await.ok();
+            desk.put_away().await;
+            resume_unwind(failure);
+        }
+        desk.put_away().await;
+    }
+
+    async fn set_up(server: &ModelServer) -> Self {
+        let [port, native_port] = free_ports();
+        let driver = Command::new("tauri-driver")
+            .args([
+                "--port",
+                &port.to_string(),
+                "--native-port",
+                &native_port.to_string(),
+            ])
+            .args(["--native-driver", "/usr/bin/WebKitWebDriver"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("tauri-driver; `cargo xtask setup --window-tests` installs it");
+        within_limit("tauri-driver to listen", listening(port)).await;
+        let kind = match server.dialect() {
+            Dialect::Ollama => format!("ollama={}", server.root()),
+            Dialect::OpenAiChat => format!("openai={}/v1", server.root()),
+        };
+        Self {
+            data_dir: tempfile::tempdir().expect("a data folder"),
+            driver,
+            port,
+            arguments: vec!["--provider".to_owned(), kind],
+        }
+    }
+
+    /// Starts the app.
+    pub(super) async fn open(&mut self) -> Window {
+        let app = std::env::var("HOLDFAST_APP").expect("HOLDFAST_APP, the path of the built app");
+        let mut arguments = vec![
+            "--data-dir".to_owned(),
+            self.data_dir.path().display().to_string(),
+        ];
+        arguments.extend(self.arguments.clone());
+        let capabilities = json!({
+            "browserName": "wry",
+            "tauri:options": { "application": app, "args": arguments },
+        });
+        let Value::Object(capabilities) = capabilities else {
+            panic!("an object")
+        };
+        let client = ClientBuilder::new(HttpConnector::new())
+            .capabilities(capabilities)
+            .connect(&format!("http://127.0.0.1:{}", self.port))
+            .await
+            .expect("a session with the app");
+        let window = Window { client };
+        window.wait_for("composer").await;
+        window
+    }
+
+    /// The conversation as the data folder has it, read while the app has it open.
+    pub(super) fn stored(&self) -> TranscriptPage {
+        let reader = Reader::open(self.data_dir.path()).expect("the data folder can be read");
+        let library = reader.library().expect("the library can be read");
+        let session = library.sessions.first().expect("a session").session;
+        reader.transcript(session).expect("the session can be read")
+    }
+
+    /// SIGKILL for the app, found by its data folder.
+    pub(super) async fn kill_app(&self) {
+        let ours = self.data_dir.path().display().to_string();
+        let mut killed = 0;
+        for process in std::fs::read_dir("/proc").expect("Linux").flatten() {
+            let name = process.file_name().to_string_lossy().into_owned();
+            // Processes come and go while we look.
+            let Ok(line) = std::fs::read(process.path().join("cmdline")) else {
+                continue;
+            };
+            let mut words = line.split(|byte| *byte == 0);
+            if name.parse::<u32>().is_ok() && words.any(|word| word == ours.as_bytes()) {
+                let status = Command::new("kill").args(["-9", &name]).status().await;
+                assert!(status.expect("kill runs").success(), "kill -9 {name}");
+                killed += 1;
+            }
+        }
+        assert_eq!(killed, 1, "one process has this data folder");
+    }
+
+    /// SIGTERM, so that the driver takes WebKit's driver along.
+    async fn put_away(mut self) {
+        if let Some(id) = self.driver.id() {
+            Command::new("kill")
+                .arg(id.to_string())
+                .status()
+                .await
+                .expect("kill runs");
+            within_limit("tauri-driver to end", self.driver.wait())
+                .await
+                .expect("it ends");
+        }
+    }
+}
+
+/// One open window.
+pub(super) struct Window {
+    client: Client,
+}
+
+impl Window {
+    /// Ends the app as WebDriver does it.
+    pub(super) async fn close(self) {
+        self.client.close().await.expect("the session is closed");
+    }
+
+    /// The session with an app that is gone.
+    pub(super) async fn forget(self) {
+        // The driver may already have noticed by itself.
+        self.client.close().await.ok();
+    }
+
+    /// Keeps a picture.
+    pub(super) async fn picture(&self, name: &str) {
+        keep(
+            name,
+            &self
+                .client
+                .screenshot()
+                .await
+                .expect("a picture of the window"),
+        );
+    }
+
+    /// Loads the page anew.
+    pub(super) async fn reload(&self) {
+        self.client.refresh().await.expect("the page loads again");
+        self.wait_for("composer").await;
+    }
+
+    /// Types into the composer.
+    pub(super) async fn type_text(&self, text: &str) {
+        self.wait_for("composer")
+            .await
+            .send_keys(text)
+            .await
+            .expect("the composer takes text");
+    }
+
+    /// Sends a message with Enter.
+    pub(super) async fn send(&self, text: &str) {
+        self.type_text(text).await;
+        self.type_text(ENTER).await;
+    }
+
+    pub(super) async fn click(&self, testid: &str) {
+        self.wait_for(testid)
+            .await
+            .click()
+            .await
+            .unwrap_or_else(|e| panic!("{testid}: {e}"));
+    }
+
+    /// Waits until an element is there.
+    pub(super) async fn wait_for(&self, testid: &str) -> Element {
+        self.wait_for_path(&format!("//*[@data-testid='{testid}']"), testid)
+            .await
+    }
+
+    /// Waits until there are `n` elements of a kind.
+    pub(super) async fn wait_for_nth(&self, testid: &str, n: usize) -> Element {
+        let path = format!("(//*[@data-testid='{testid}'])[{n}]");
+        self.wait_for_path(&path, &format!("{testid} number {n}"))
+            .await
+    }
+
+    /// Waits until an element contains a text. The text has no quotes in it.
+    pub(super) async fn wait_for_text(&self, testid: &str, text: &str) -> Element {
+        let path = format!("//*[@data-testid='{testid}'][contains(normalize-space(.), '{text}')]");
+        self.wait_for_path(&path, &format!("{text:?} in {testid}"))
+            .await
+    }
+
+    /// Waits until no such element is there any more.
+    pub(super) async fn wait_until_gone(&self, testid: &str) {
+        let path = format!("//body[not(descendant::*[@data-testid='{testid}'])]");
+        self.wait_for_path(&path, &format!("no {testid}")).await;
+    }
+
+    async fn wait_for_path(&self, path: &str, what: &str) -> Element {
+        let wait = self.client.wait().at_most(PATIENCE).every(LOOK_EVERY);
+        match wait.for_element(Locator::XPath(path)).await {
+            Ok(element) => element,
+            Err(CmdError::WaitTimeout) => {
+                let text = self.text().await;
+                panic!("hung while waiting for {what}; the window shows:\n{text}")
+            }
+            Err(error) => panic!("while waiting for {what}: {error}"),
+        }
+    }
+
+    /// The texts of all elements of a kind.
+    pub(super) async fn texts(&self, testid: &str) -> Vec<String> {
+        let path = format!("//*[@data-testid='{testid}']");
+        let found = self
+            .client
+            .find_all(Locator::XPath(&path))
+            .await
+            .expect("elements");
+        let mut texts = Vec::new();
+        for element in found {
+            texts.push(element.text().await.expect("the text of an element"));
+        }
+        texts
+    }
+
+    /// Everything that can be read in the window.
+    pub(super) async fn text(&self) -> String {
+        let body = self
+            .client
+            .find(Locator::Css("body"))
+            .await
+            .expect("a page");
+        body.text().await.expect("the text of the page")
+    }
+
+    /// Runs a script of the test's own in the page.
+    pub(super) async fn run(&self, script: &str) -> Value {
+        self.client
+            .execute(script, Vec::new())
+            .await
+            .expect("the script runs")
+    }
+}
+
+fn free_ports<const N: usize>() -> [u16; N] {
+    // All bound at once, so that no two are the same.
+    let listeners = [(); N]
+        .map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port on loopback"));
+    listeners.map(|listener| listener.local_addr().expect("a bound listener").port())
+}
+
+async fn listening(port: u16) {
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+        .await
+        .is_err()
+    {
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+fn keep(name: &str, picture: &[u8]) {
+    let folder = screenshots();
+    std::fs::create_dir_all(&folder).expect("a folder for pictures");
+    std::fs::write(folder.join(format!("{name}.png")), picture).expect("the picture is kept");
+}
+
+fn screenshots() -> PathBuf {
+    let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    temporary
+        .parent()
+        .expect("it is inside the target folder")
+        .join("screenshots")
+}
