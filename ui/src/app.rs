@@ -145,6 +145,7 @@ fn Window() -> impl IntoView {
             <ToastCorner toasts=desk.toasts />
         </div>
     }
+    .into_any()
 }
 
 /// Why there is no window: in words, and with what to do.
@@ -192,6 +193,7 @@ fn Refused(error: CallError) -> impl IntoView {
             </button>
         </main>
     }
+    .into_any()
 }
 
 /// Shortcuts of the window. What lies above the page takes Escape first.

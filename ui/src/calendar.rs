@@ -34,17 +34,6 @@ pub(crate) fn moment(at: Timestamp, now: Timestamp) -> String {
     format!("{year}-{month:02}-{day:02}, {time}")
 }
 
-/// "0:42", "12:05", "1:00:09"
-pub(crate) fn elapsed(ms: u64) -> String {
-    let seconds = ms / 1_000;
-    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    if hours > 0 {
-        format!("{hours}:{minutes:02}:{seconds:02}")
-    } else {
-        format!("{minutes}:{seconds:02}")
-    }
-}
-
 /// "0.8 s", "14 s", "2 min 5 s"
 pub(crate) fn duration(ms: u64) -> String {
     match ms {
@@ -111,8 +100,6 @@ mod tests {
 
     #[test]
     fn times_and_amounts_read_as_written_by_hand() {
-        assert_eq!(elapsed(42_000), "0:42");
-        assert_eq!(elapsed(3_609_000), "1:00:09");
         assert_eq!(duration(800), "0.8 s");
         assert_eq!(duration(14_200), "14 s");
         assert_eq!(duration(125_000), "2 min 5 s");

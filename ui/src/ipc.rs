@@ -25,7 +25,7 @@ use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
 #[wasm_bindgen]
 extern "C" {
     #[wasm_bindgen(catch, js_namespace = ["window", "__TAURI__", "core"], js_name = invoke)]
-    async fn invoke_raw(command: &str, arguments: &JsValue) -> Result<JsValue, JsValue>;
+    fn invoke_raw(command: &str, arguments: &JsValue) -> Result<js_sys::Promise, JsValue>;
 }
 
 /// Why a command has no answer.
@@ -91,7 +91,11 @@ async fn call<A: Serialize, R: DeserializeOwned>(command: &str, args: &A) -> Res
     let arguments = js_sys::Object::new();
     js_sys::Reflect::set(&arguments, &"body".into(), &body.into())
         .map_err(|_| CallError::Lost("the page could not make a request".to_owned()))?;
-    match invoke_raw(command, &arguments).await {
+    let answer = match invoke_raw(command, &arguments) {
+        Ok(promise) => wasm_bindgen_futures::JsFuture::from(promise).await,
+        Err(refusal) => Err(refusal),
+    };
+    match answer {
         Ok(answer) => {
             // A command without an answer resolves to null, which is what `()` is in JSON.
             let text = answer.as_string().unwrap_or_else(|| "null".to_owned());
@@ -391,8 +395,11 @@ pub(crate) fn fit_field(area: &web_sys::HtmlTextAreaElement) {
     let style = area.style();
     // An inline height is a property set by script, which the content policy allows; it cannot fail for these values.
     let _ = if area.text_length() > MEASURED_CHARS_MAX {
+        // Finding every line's own direction is what takes seconds there.
+        area.set_dir("");
         style.set_property("height", "100vh")
     } else {
+        area.set_dir("auto");
         style
             .set_property("height", "auto")
             .and_then(|()| style.set_property("height", &format!("{}px", area.scroll_height())))

@@ -4,10 +4,9 @@
 //! is an op; both go through the one door that knows JavaScript (`ipc`).
 //! A page can be thrown away at any time: everything it holds can be had again from the engine.
 
-// The ends of what the browser runs are all within; natively only the tests are built.
-#![cfg_attr(
-    not(target_arch = "wasm32"),
-    allow(dead_code, reason = "called from the page")
+#![allow(
+    unreachable_pub,
+    reason = "a component's properties become a struct that the macro makes public"
 )]
 
 mod app;

@@ -42,6 +42,28 @@ pub(crate) struct TurnCell {
     pub(crate) items: RwSignal<Vec<ItemCell>>,
 }
 
+impl TurnCell {
+    /// Whether the model has said anything to the reader.
+    pub(crate) fn has_answer(self) -> bool {
+        self.items.with(|items| {
+            items
+                .iter()
+                .any(|item| matches!(item.body, CellBody::Answer(_)))
+        })
+    }
+
+    /// Whether it is thinking in front of the reader's eyes.
+    pub(crate) fn has_open_reasoning(self) -> bool {
+        self.items.with(|items| match items.last() {
+            Some(ItemCell {
+                body: CellBody::Reasoning(reasoning),
+                ..
+            }) => reasoning.ended_at.get().is_none(),
+            Some(_) | None => false,
+        })
+    }
+}
+
 /// An item on the screen.
 #[derive(Clone, Copy)]
 pub(crate) struct ItemCell {
@@ -150,15 +172,6 @@ impl Pane {
     /// The last structural event of what is shown.
     pub(crate) fn tip(self) -> Option<Seq> {
         self.with_transcript(Transcript::tip).flatten()
-    }
-
-    /// An item's text, whole, as it was received.
-    pub(crate) fn text(self, turn: TurnId, item: ItemId) -> Option<String> {
-        self.with_transcript(|transcript| match &transcript.item(turn, item)?.body {
-            ItemBody::UserMessage { text, .. } | ItemBody::Text { text, .. } => Some(text.clone()),
-            ItemBody::ToolCall { .. } | ItemBody::Unsupported { .. } => None,
-        })
-        .flatten()
     }
 
     /// All that a turn's model said to the reader.

@@ -211,7 +211,6 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                     class="composer-text"
                     data-testid="composer"
                     rows="1"
-                    dir="auto"
                     aria-label=name
                     aria-describedby="composer-hint"
                     placeholder="Write a message"
@@ -267,6 +266,7 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
             </div>
         </form>
     }
+    .into_any()
 }
 
 /// Takes the text that was sent out of the composer; what was typed behind it meanwhile stays.

@@ -15,6 +15,7 @@ pub(crate) fn FailureWords(failure: Failure) -> impl IntoView {
         <p class="failure-words">{sentence(&failure.message)}</p>
         {failure.detail.map(|detail| view! { <FoldedDetail detail /> })}
     }
+    .into_any()
 }
 
 /// Raw text that only someone who looks for a cause wants to see.
@@ -39,4 +40,5 @@ pub(crate) fn FoldedDetail(detail: String) -> impl IntoView {
             </div>
         </details>
     }
+    .into_any()
 }

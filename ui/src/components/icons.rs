@@ -23,7 +23,6 @@ pub(crate) enum Icon {
     Cross,
     Server,
     Tool,
-    Thought,
     Search,
     Book,
 }
@@ -65,9 +64,6 @@ impl Icon {
             Self::Tool => {
                 "M14.3 6.7a4 4 0 0 1 4.6-1.3l-2.7 2.7.3 1.4 1.4.3 2.7-2.7a4 4 0 0 1-5.3 5l-6.7 6.7a1.9 1.9 0 0 1-2.7-2.7l6.7-6.7a4 4 0 0 1 1.7-2.7Z"
             }
-            Self::Thought => {
-                "M9 17.5h6M10 20.5h4M8.7 14.5A6 6 0 1 1 15.3 14.5c-.5.5-.8 1-.8 1.7v1.3h-5v-1.3c0-.7-.3-1.2-.8-1.7Z"
-            }
             Self::Search => "M10.5 4.5a6 6 0 1 1 0 12 6 6 0 0 1 0-12ZM15 15l4.5 4.5",
             Self::Book => {
                 "M4.5 5.5c2.8-.8 5.3-.5 7.5 1 2.2-1.5 4.7-1.8 7.5-1v12.5c-2.8-.8-5.3-.5-7.5 1-2.2-1.5-4.7-1.8-7.5-1V5.5ZM12 6.5V19"
@@ -84,6 +80,7 @@ pub(crate) fn Glyph(icon: Icon) -> impl IntoView {
             <path d=icon.strokes() />
         </svg>
     }
+    .into_any()
 }
 
 /// Holdfast's own mark, a root that grips a stone, in the colour of the text around it.
@@ -97,4 +94,5 @@ pub(crate) fn Mark() -> impl IntoView {
             <ellipse class="mark-stone" cx="8" cy="11" rx="3.5" ry="3.2" />
         </svg>
     }
+    .into_any()
 }

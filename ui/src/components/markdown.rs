@@ -28,6 +28,7 @@ pub(crate) fn Markdown(prose: Prose) -> impl IntoView {
             <BlockOf cell />
         </For>
     }
+    .into_any()
 }
 
 #[component]
@@ -84,6 +85,7 @@ fn CodeBlock(
             </pre>
         </figure>
     }
+    .into_any()
 }
 
 #[component]
@@ -165,6 +167,7 @@ fn TableBlock(
             </table>
         </div>
     }
+    .into_any()
 }
 
 fn cells_view(cells: &Cells, align: &[Align]) -> impl IntoView + use<> {

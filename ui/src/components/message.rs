@@ -22,6 +22,7 @@ pub(crate) fn Answer(prose: Prose) -> impl IntoView {
             <Markdown prose />
         </div>
     }
+    .into_any()
 }
 
 /// What the user said, and the form to say it in other words.
@@ -72,6 +73,7 @@ pub(crate) fn UserMessage(
             }}
         </div>
     }
+    .into_any()
 }
 
 #[component]
@@ -154,7 +156,6 @@ fn EditForm(
                 class="composer-text edit-text"
                 data-testid="edit-field"
                 rows="1"
-                dir="auto"
                 aria-label="Your message"
                 on:input=move |_| {
                     if let Some(field) = field.get_untracked() {
@@ -186,4 +187,5 @@ fn EditForm(
             </div>
         </form>
     }
+    .into_any()
 }

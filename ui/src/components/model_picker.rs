@@ -64,6 +64,7 @@ pub(crate) fn ModelPicker() -> impl IntoView {
             {move || open.get().then(|| view! { <PickerList chosen /> })}
         </div>
     }
+    .into_any()
 }
 
 #[component]
@@ -195,6 +196,7 @@ fn PickerList(chosen: Memo<Option<ModelRef>>) -> impl IntoView {
             </div>
         </div>
     }
+    .into_any()
 }
 
 #[component]
@@ -258,6 +260,7 @@ fn ChoiceRow(
             </span>
         </div>
     }
+    .into_any()
 }
 
 /// A name that still tells models apart when their owner's name is left away.
@@ -304,11 +307,15 @@ fn rows(
     filter: &str,
 ) -> Vec<Row> {
     let words: Vec<String> = filter.split_whitespace().map(str::to_lowercase).collect();
-    let matches = |choice: &Choice| {
+    let named = |choice: &Choice| {
+        let name = choice.of.model.to_lowercase();
+        words.iter().all(|word| name.contains(word.as_str()))
+    };
+    let anywhere = |choice: &Choice| {
         let name = format!("{} {}", choice.of.model, choice.of.provider_name).to_lowercase();
         words.iter().all(|word| name.contains(word.as_str()))
     };
-    let offered: Vec<(&Provider, &Offer, Vec<Choice>)> = known
+    let mut offered: Vec<(&Provider, &Offer, Vec<Choice>)> = known
         .iter()
         .map(|(provider, offer)| {
             let choices = offer.models.iter().map(|model| Choice {
@@ -319,9 +326,22 @@ fn rows(
                 },
                 model: model.clone(),
             });
-            (provider, offer, choices.filter(matches).collect())
+            (provider, offer, choices.collect())
         })
         .collect();
+    // Who types "llama" means a model, not every model of "Ollama"; a server's name counts where no model's does.
+    let by_model = offered
+        .iter()
+        .any(|(_, _, choices)| choices.iter().any(named));
+    for (_, _, choices) in &mut offered {
+        choices.retain(|choice| {
+            if by_model {
+                named(choice)
+            } else {
+                anywhere(choice)
+            }
+        });
+    }
     let total: usize = offered.iter().map(|(_, _, choices)| choices.len()).sum();
 
     let mut rows = Vec::new();

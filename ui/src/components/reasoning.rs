@@ -4,6 +4,7 @@ use leptos::prelude::*;
 use transcript::words;
 
 use crate::{
+    calendar,
     components::{
         icons::{Glyph, Icon},
         markdown::pieces,
@@ -24,11 +25,16 @@ pub(crate) fn Reasoning(reasoning: ReasoningCell) -> impl IntoView {
     let open = Memo::new(move |_| reasoning.ended_at.get().is_none());
     let line = move || {
         let began_at = reasoning.began_at;
-        let took_ms = match reasoning.ended_at.get() {
-            Some(ended_at) => ended_at.millis_since(began_at),
-            None => ipc::wall().millis_since(began_at),
-        };
-        sentence(&words::reasoning(open.get(), took_ms))
+        match reasoning.ended_at.get() {
+            Some(ended_at) => {
+                let took_ms = ended_at.millis_since(began_at);
+                format!("Thought for {}", calendar::duration(took_ms))
+            }
+            None => {
+                let took_ms = ipc::wall().millis_since(began_at);
+                sentence(&words::reasoning(open.get(), took_ms))
+            }
+        }
     };
     view! {
         <div class="reasoning" data-testid="reasoning">
@@ -60,4 +66,5 @@ pub(crate) fn Reasoning(reasoning: ReasoningCell) -> impl IntoView {
             }}
         </div>
     }
+    .into_any()
 }

@@ -74,6 +74,7 @@ pub(crate) fn Settings(part: SettingsPart) -> impl IntoView {
             </div>
         </div>
     }
+    .into_any()
 }
 
 /// All that a row shows: a changed server is another row.
@@ -152,6 +153,7 @@ fn ServerEntry(
             }}
         </li>
     }
+    .into_any()
 }
 
 #[component]
@@ -199,6 +201,7 @@ fn EditServer(provider: Provider, done: Callback<()>) -> impl IntoView {
             </div>
         </form>
     }
+    .into_any()
 }
 
 #[component]
@@ -363,6 +366,7 @@ fn AddServer() -> impl IntoView {
             </Show>
         </div>
     }
+    .into_any()
 }
 
 /// The fields of a server as they are being typed.
@@ -520,6 +524,7 @@ fn FormDetails(form: ServerForm) -> impl IntoView {
             </div>
         </details>
     }
+    .into_any()
 }
 
 #[component]
@@ -566,6 +571,7 @@ fn TestResult(test: RwSignal<Test>) -> impl IntoView {
             {said}
         </div>
     }
+    .into_any()
 }
 
 fn ask(test: RwSignal<Test>, address: String, dialect: Option<Dialect>) {
@@ -638,6 +644,7 @@ fn AboutLines() -> impl IntoView {
                 })
         }}
     }
+    .into_any()
 }
 
 #[component]
@@ -669,4 +676,5 @@ fn Shortcuts() -> impl IntoView {
                 .collect_view()}
         </dl>
     }
+    .into_any()
 }

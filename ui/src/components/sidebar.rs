@@ -66,6 +66,7 @@ pub(crate) fn Sidebar() -> impl IntoView {
             </button>
         </nav>
     }
+    .into_any()
 }
 
 /// How a shortcut is spelled here.
@@ -100,6 +101,7 @@ fn ShelfSection(shelf: Shelf) -> impl IntoView {
             </ul>
         </section>
     }
+    .into_any()
 }
 
 #[component]
@@ -162,6 +164,7 @@ fn SessionEntry(row: SessionRow) -> impl IntoView {
             {move || menu_open.get().then(|| view! { <SessionMenu session /> })}
         </li>
     }
+    .into_any()
 }
 
 #[component]
@@ -215,6 +218,7 @@ fn SessionMenu(session: SessionId) -> impl IntoView {
             </button>
         </div>
     }
+    .into_any()
 }
 
 #[component]
@@ -272,6 +276,7 @@ fn TitleField(session: SessionId, title: String) -> impl IntoView {
             on:blur=move |_| keep()
         />
     }
+    .into_any()
 }
 
 /// What is shown for a session that has no title yet.

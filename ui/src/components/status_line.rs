@@ -3,16 +3,20 @@
 //! The words are spoken when they change; the seconds are for the eye only, and tick only here and only while it runs.
 
 use leptos::prelude::*;
-use protocol::{Phase, TurnId};
+use protocol::Phase;
 use transcript::words;
 
-use crate::{ipc, pane::Pane};
+use crate::{
+    ipc,
+    pane::{Pane, TurnCell},
+};
 
 const SECOND_MS: u64 = 1_000;
 
 /// The one quiet line under a running answer.
 #[component]
-pub(crate) fn StatusLine(pane: Pane, turn: TurnId) -> impl IntoView {
+pub(crate) fn StatusLine(pane: Pane, cell: TurnCell) -> impl IntoView {
+    let turn = cell.turn;
     let status = move || {
         pane.status.get().filter(|status| {
             // A status from before this turn, or from after it, says nothing about it.
@@ -27,6 +31,10 @@ pub(crate) fn StatusLine(pane: Pane, turn: TurnId) -> impl IntoView {
     let alert = Memo::new(move |_| {
         status().is_some_and(|status| matches!(status.phase, Phase::NotSaving { .. }))
     });
+    // The reasoning block says the same, with its time, just above.
+    let said_above = Memo::new(move |_| {
+        status().is_some_and(|status| status.phase == Phase::Thinking) && cell.has_open_reasoning()
+    });
     // What the whole line has beyond the spoken words: the time.
     let time = seconds(move || {
         let line = status().and_then(|status| words::status(&status, ipc::wall()));
@@ -40,10 +48,13 @@ pub(crate) fn StatusLine(pane: Pane, turn: TurnId) -> impl IntoView {
     view! {
         <p class="status" class:is-alert=alert data-testid="status">
             <span class="dot is-running" aria-hidden="true"></span>
-            <span role="status">{spoken}</span>
-            <span class="status-time" aria-hidden="true">{time}</span>
+            <span class="status-words" class:offscreen=said_above>
+                <span role="status">{spoken}</span>
+                <span aria-hidden="true">{time}</span>
+            </span>
         </p>
     }
+    .into_any()
 }
 
 /// `words`, said again every second for as long as somebody shows them.

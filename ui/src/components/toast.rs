@@ -17,6 +17,7 @@ pub(crate) fn ToastCorner(toasts: Toasts) -> impl IntoView {
             </For>
         </div>
     }
+    .into_any()
 }
 
 #[component]
@@ -67,4 +68,5 @@ fn ToastRow(toast: Toast, toasts: Toasts) -> impl IntoView {
             </button>
         </div>
     }
+    .into_any()
 }

@@ -61,6 +61,7 @@ pub(crate) fn ToolCall(tool: RwSignal<ToolCell>) -> impl IntoView {
             }}
         </div>
     }
+    .into_any()
 }
 
 fn glance(arguments: &str) -> String {

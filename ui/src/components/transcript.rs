@@ -218,6 +218,7 @@ pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
             </button>
         </div>
     }
+    .into_any()
 }
 
 /// Where the link stands when that concerns the reader. The transcript stays as it is.
@@ -254,4 +255,5 @@ fn LinkBar(pane: Pane) -> impl IntoView {
             }}
         </div>
     }
+    .into_any()
 }

@@ -35,6 +35,7 @@ pub(crate) fn Turn(pane: Pane, cell: TurnCell) -> impl IntoView {
             <TurnFoot pane cell editing />
         </article>
     }
+    .into_any()
 }
 
 #[component]
@@ -64,18 +65,19 @@ fn TurnFoot(pane: Pane, cell: TurnCell, editing: RwSignal<bool>) -> impl IntoVie
         <footer class="turn-foot" class:is-last=is_last>
             {move || {
                 if runs.get() {
-                    view! { <StatusLine pane turn /> }.into_any()
+                    view! { <StatusLine pane cell /> }.into_any()
                 } else {
                     let head = cell.head.get();
                     view! {
                         <Scar pane turn head=head.clone() is_last editing />
-                        <TurnLine pane turn head is_last />
+                        <TurnLine pane cell head is_last />
                     }
                         .into_any()
                 }
             }}
         </footer>
     }
+    .into_any()
 }
 
 /// The line under an answer that did not come to its end, and what can be done.
@@ -268,8 +270,9 @@ fn retry(desk: Desk, pane: Pane, turn: TurnId) {
 
 /// The quiet line under a finished answer: what can be done with it, and what it took.
 #[component]
-fn TurnLine(pane: Pane, turn: TurnId, head: TurnHead, is_last: Memo<bool>) -> impl IntoView {
+fn TurnLine(pane: Pane, cell: TurnCell, head: TurnHead, is_last: Memo<bool>) -> impl IntoView {
     let desk = use_desk();
+    let turn = cell.turn;
     let facts = facts(&head);
     let more = more_facts(&head);
     let attempts: Vec<String> = head
@@ -288,16 +291,23 @@ fn TurnLine(pane: Pane, turn: TurnId, head: TurnHead, is_last: Memo<bool>) -> im
             .collect_view()}
         <div class="turn-line">
             <div class="actions">
-                <button
-                    type="button"
-                    class="icon-button"
-                    data-testid="copy-answer"
-                    aria-label="Copy the answer as Markdown"
-                    title="Copy as Markdown"
-                    on:click=move |_| desk.copy(pane.answer(turn))
-                >
-                    <Glyph icon=Icon::Copy />
-                </button>
+                {move || {
+                    cell.has_answer()
+                        .then(|| {
+                            view! {
+                            <button
+                                type="button"
+                                class="icon-button"
+                                data-testid="copy-answer"
+                                aria-label="Copy the answer as Markdown"
+                                title="Copy as Markdown"
+                                on:click=move |_| desk.copy(pane.answer(turn))
+                            >
+                                <Glyph icon=Icon::Copy />
+                            </button>
+                            }
+                        })
+                }}
                 {move || {
                     is_last
                         .get()
@@ -321,6 +331,7 @@ fn TurnLine(pane: Pane, turn: TurnId, head: TurnHead, is_last: Memo<bool>) -> im
             <span class="turn-facts" title=more>{facts}</span>
         </div>
     }
+    .into_any()
 }
 
 fn facts(head: &TurnHead) -> String {

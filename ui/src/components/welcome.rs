@@ -114,6 +114,7 @@ pub(crate) fn Welcome() -> impl IntoView {
             </div>
         </div>
     }
+    .into_any()
 }
 
 #[component]
@@ -233,4 +234,5 @@ fn AskAddress() -> impl IntoView {
             </div>
         </form>
     }
+    .into_any()
 }
