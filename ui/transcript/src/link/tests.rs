@@ -447,6 +447,63 @@ fn a_poll_answer_of_an_earlier_log_is_declined_even_if_its_numbers_fit() {
 }
 
 #[test]
+fn an_earlier_attach_answer_does_not_take_the_place_of_the_newer_one() {
+    let mut desk = Desk::with(3);
+    let (held_ticket, cursor) = desk.attach_request();
+    let held = desk.engine.attach(cursor);
+    let (ticket, cursor) = desk.attach_request();
+    let heard = desk.link.attached(held_ticket, Ok(held), desk.now);
+    assert!(!heard.swapped, "its epoch ended with the newer attach");
+    assert_eq!(desk.link.state(), LinkState::Attaching);
+    let answer = desk.engine.attach(cursor);
+    let epoch = answer.epoch;
+    assert!(desk.link.attached(ticket, Ok(answer), desk.now).swapped);
+    assert_eq!(desk.link.epoch(), Some(epoch));
+    assert_eq!(desk.link.counters().declined, 1);
+}
+
+#[test]
+fn an_earlier_poll_answer_does_not_take_the_place_of_the_newer_one() {
+    let mut desk = Desk::live(3);
+    let (held_ticket, request) = desk.poll_request();
+    let held = desk.engine.poll(request);
+    desk.attach();
+    let (ticket, request) = desk.poll_request();
+    desk.engine.write(1);
+    desk.link.polled(held_ticket, held, desk.now);
+    assert!(
+        matches!(desk.link.next(desk.now), Next::WaitUntil(_)),
+        "the newer poll is still out"
+    );
+    let answer = desk.engine.poll(request);
+    assert_eq!(
+        desk.link.polled(ticket, answer, desk.now).changes.len(),
+        1,
+        "and its answer still counts"
+    );
+    assert_eq!(desk.link.counters().declined, 1);
+}
+
+#[test]
+fn events_under_the_head_of_another_log_are_not_applied() {
+    let mut desk = Desk::live(3);
+    desk.engine.write(1);
+    let (ticket, request) = desk.poll_request();
+    let mut batch = desk.engine.poll(request).expect("a batch");
+    batch.head = Cursor::from_count(LogId::from_bits(99), 4);
+    assert!(
+        desk.link
+            .polled(ticket, Ok(batch), desk.now)
+            .changes
+            .is_empty()
+    );
+    assert_eq!((desk.lines().len(), desk.link.counters().gaps), (3, 1));
+    desk.attach();
+    desk.poll();
+    desk.assert_up_to_date();
+}
+
+#[test]
 fn a_wrongly_declined_answer_costs_one_more_poll_and_nothing_else() {
     let mut desk = Desk::live(1);
     desk.engine.write(1);

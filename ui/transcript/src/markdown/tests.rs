@@ -309,6 +309,18 @@ fn text_after_a_closed_fence_is_markdown_again() {
 }
 
 #[test]
+fn what_looks_like_a_table_half_way_through_its_second_line_ends_no_paragraph() {
+    let source = "code\n|<\n|---|:-:|\n";
+    let expected = read_at_once(source);
+    assert_eq!(
+        expected.len(),
+        1,
+        "the head has one column and the line two"
+    );
+    assert_eq!(grow(characters(source)), expected);
+}
+
+#[test]
 fn an_unfinished_fence_says_that_it_is_open() {
     assert_eq!(
         Document::from_text("```\na\n\n").blocks(),
