@@ -40,7 +40,7 @@ pub(crate) async fn choose(
     let library = engine.library().await?;
     let usual = session.or(library.last_model.as_ref());
     let provider = match &wish.provider {
-        Some(wanted) => match configured(&library, wanted) {
+        Some(wanted) => match configured(&library, wanted.dialect, &wanted.base_url) {
             Some(provider) => provider.clone(),
             None => add(engine, &library, wanted, wish.model.as_deref()).await?,
         },
@@ -75,9 +75,16 @@ pub(crate) async fn ensured(
     wanted: &ProviderWish,
 ) -> Result<Provider, ErrorReport> {
     let library = engine.library().await?;
-    match configured(&library, wanted) {
+    match configured(&library, wanted.dialect, &wanted.base_url) {
         Some(provider) => Ok(provider.clone()),
-        None => keep(engine, &library, wanted.dialect, &wanted.base_url).await,
+        None => {
+            let found = Found {
+                kind: kind(wanted.dialect, ""),
+                dialect: wanted.dialect,
+                base_url: wanted.base_url.clone(),
+            };
+            keep(engine, &library, found).await
+        }
     }
 }
 
@@ -88,20 +95,31 @@ async fn add(
     wanted: &ProviderWish,
     model: Option<&str>,
 ) -> Result<Provider, NoChoice> {
-    let mut wanted = wanted.clone();
+    let mut place = Found {
+        kind: kind(wanted.dialect, ""),
+        dialect: wanted.dialect,
+        base_url: wanted.base_url.clone(),
+    };
     if model.is_none() {
         match engine.probe(&wanted.address, Some(wanted.dialect)).await {
             ProbeReport::Works {
-                dialect, base_url, ..
-            } if dialect == wanted.dialect => wanted.base_url = base_url,
-            // It answers, and speaks this dialect beside another.
-            ProbeReport::Works { .. } => {}
+                server,
+                dialect,
+                base_url,
+                ..
+            } => {
+                place.kind = kind(wanted.dialect, &server);
+                // Otherwise it answers in this dialect beside another one.
+                if dialect == wanted.dialect {
+                    place.base_url = base_url;
+                }
+            }
             ProbeReport::Fails { failure } => return Err(NoChoice::Fails(failure)),
         }
     }
-    match configured(library, &wanted) {
+    match configured(library, place.dialect, &place.base_url) {
         Some(provider) => Ok(provider.clone()),
-        None => Ok(keep(engine, library, wanted.dialect, &wanted.base_url).await?),
+        None => Ok(keep(engine, library, place).await?),
     }
 }
 
@@ -109,25 +127,41 @@ async fn discovered(engine: &Engine, library: &LibraryPage) -> Result<Provider, 
     for report in engine.discover().await {
         match report {
             ProbeReport::Works {
-                dialect, base_url, ..
-            } => return Ok(keep(engine, library, dialect, &base_url).await?),
+                server,
+                dialect,
+                base_url,
+                ..
+            } => {
+                let place = Found {
+                    kind: kind(dialect, &server),
+                    dialect,
+                    base_url,
+                };
+                return Ok(keep(engine, library, place).await?);
+            }
             ProbeReport::Fails { .. } => {}
         }
     }
     Err(NoChoice::NoProvider)
 }
 
+/// A server that is not configured yet.
+struct Found {
+    kind: String,
+    dialect: Dialect,
+    base_url: String,
+}
+
 async fn keep(
     engine: &Engine,
     library: &LibraryPage,
-    dialect: Dialect,
-    base_url: &str,
+    found: Found,
 ) -> Result<Provider, ErrorReport> {
     let provider = Provider {
         id: engine.mint_provider(),
-        name: name(library, dialect, base_url),
-        dialect,
-        base_url: base_url.to_owned(),
+        name: name(library, &found),
+        dialect: found.dialect,
+        base_url: found.base_url,
         num_ctx: None,
         keep_alive: None,
         think: Think::default(),
@@ -139,15 +173,22 @@ async fn keep(
     Ok(provider)
 }
 
-/// What a new server is called: "Ollama" if it is the only one, otherwise where it is.
-fn name(library: &LibraryPage, dialect: Dialect, base_url: &str) -> String {
-    let place = host_and_port(base_url);
+/// What a server calls itself, without its version; a word for its kind if it says nothing of use.
+fn kind(dialect: Dialect, server: &str) -> String {
     match dialect {
-        Dialect::Ollama if library.providers.iter().any(|p| p.name == "Ollama") => {
-            format!("Ollama at {place}")
-        }
-        Dialect::Ollama => "Ollama".to_owned(),
-        Dialect::OpenAiChat => place,
+        Dialect::Ollama => "Ollama",
+        Dialect::OpenAiChat if server.is_empty() || server.starts_with("OpenAI") => "Model server",
+        Dialect::OpenAiChat => server.split([' ', ',']).next().unwrap_or(server),
+    }
+    .to_owned()
+}
+
+/// What a new server is called: by its kind, and by its place too if there is one of that name.
+fn name(library: &LibraryPage, found: &Found) -> String {
+    if library.providers.iter().any(|p| p.name == found.kind) {
+        format!("{} at {}", found.kind, host_and_port(&found.base_url))
+    } else {
+        found.kind.clone()
     }
 }
 
@@ -163,11 +204,15 @@ fn host_and_port(base_url: &str) -> String {
     }
 }
 
-fn configured<'a>(library: &'a LibraryPage, wanted: &ProviderWish) -> Option<&'a Provider> {
+fn configured<'a>(
+    library: &'a LibraryPage,
+    dialect: Dialect,
+    base_url: &str,
+) -> Option<&'a Provider> {
     library
         .providers
         .iter()
-        .find(|p| p.dialect == wanted.dialect && p.base_url == wanted.base_url)
+        .find(|p| p.dialect == dialect && p.base_url == base_url)
 }
 
 fn by_id(library: &LibraryPage, id: ProviderId) -> Option<&Provider> {
@@ -230,28 +275,30 @@ mod tests {
     }
 
     #[test]
-    fn a_second_server_of_a_kind_is_told_apart_by_its_place() {
+    fn a_server_is_called_by_its_kind_and_a_second_one_by_its_place_too() {
         let none = library(vec![]);
-        assert_eq!(name(&none, Dialect::Ollama, "http://h:11434"), "Ollama");
-        assert_eq!(
-            name(&none, Dialect::OpenAiChat, "http://h:8080/v1"),
-            "h:8080"
-        );
         let one = library(vec![provider("Ollama", Dialect::Ollama, "http://h:11434")]);
-        assert_eq!(name(&one, Dialect::Ollama, "http://g:1"), "Ollama at g:1");
+        let called = |library, dialect, server: &str| {
+            let found = Found {
+                kind: kind(dialect, server),
+                dialect,
+                base_url: "http://g:1/v1".to_owned(),
+            };
+            name(library, &found)
+        };
+        assert_eq!(called(&none, Dialect::Ollama, "Ollama 0.12.3"), "Ollama");
+        assert_eq!(called(&one, Dialect::Ollama, ""), "Ollama at g:1");
+        assert_eq!(called(&one, Dialect::OpenAiChat, "llama.cpp"), "llama.cpp");
+        let anonymous = "OpenAI-compatible server";
+        assert_eq!(called(&one, Dialect::OpenAiChat, anonymous), "Model server");
     }
 
     #[test]
     fn a_server_is_the_configured_one_only_with_the_same_dialect_and_address() {
         let one = library(vec![provider("a", Dialect::Ollama, "http://h:1")]);
-        let wish = |dialect, base_url: &str| ProviderWish {
-            dialect,
-            address: base_url.to_owned(),
-            base_url: base_url.to_owned(),
-        };
-        assert!(configured(&one, &wish(Dialect::Ollama, "http://h:1")).is_some());
-        assert!(configured(&one, &wish(Dialect::OpenAiChat, "http://h:1")).is_none());
-        assert!(configured(&one, &wish(Dialect::Ollama, "http://h:2")).is_none());
+        assert!(configured(&one, Dialect::Ollama, "http://h:1").is_some());
+        assert!(configured(&one, Dialect::OpenAiChat, "http://h:1").is_none());
+        assert!(configured(&one, Dialect::Ollama, "http://h:2").is_none());
     }
 
     #[test]

@@ -195,12 +195,6 @@ impl Door {
         let Ok(engine) = self.engine().await else {
             return; // The page says why there is none.
         };
-        if let Some(provider) = &wish.provider
-            && let Err(error) = choice::ensured(&engine, provider).await
-        {
-            tracing::warn!(code = ?error.code, "the server of the command line was not added");
-            return;
-        }
         match choice::choose(&engine, &wish, None).await {
             Ok(model) => {
                 *self
@@ -208,8 +202,15 @@ impl Door {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner) = Some(model);
             }
-            // Its server is configured, so the page shows what is wrong with it.
-            Err(_) => tracing::warn!("no model was chosen for the command line"),
+            Err(_) => {
+                tracing::warn!("no model was chosen for the command line");
+                // A server that does not run yet is configured all the same: the page shows what is wrong with it.
+                if let Some(provider) = &wish.provider
+                    && let Err(error) = choice::ensured(&engine, provider).await
+                {
+                    tracing::warn!(code = ?error.code, "nor was its server added");
+                }
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use std::{
     collections::HashMap,
     io::{self, Read},
     path::Path,
+    pin::{Pin, pin},
     time::Duration,
 };
 
@@ -17,6 +18,7 @@ use protocol::{
     EventBody, InterruptedWhy, ItemBody, ItemId, Op, PROTOCOL, Page, PageId, Part, Phase,
     PollRequest, SessionId, Status, StreamId, TranscriptPage, TurnId, TurnOutcome,
 };
+use tokio::{task::JoinSet, time::Sleep};
 
 use crate::{
     arguments::{Prompt, Question, Talk},
@@ -75,7 +77,11 @@ pub(crate) async fn ask(data_dir: &Path, question: Question) -> Exit {
         talk: question.talk,
         running: Cell::new(None),
     };
-    let exit = under_signals(&conversation, signals, conversation.held(&question, prompt)).await;
+    let held = conversation.held(&question, prompt);
+    let (exit, haste) = under_signals(&conversation, signals, held).await;
+    if haste == Haste::AtOnce {
+        return exit;
+    }
     let shutdown = engine.shutdown(InterruptedWhy::AppExit);
     if tokio::time::timeout(SHUTDOWN_MAX, shutdown).await.is_err() {
         tracing::error!("the engine did not shut down in time; the next start recovers");
@@ -96,26 +102,38 @@ fn said(prompt: Prompt) -> io::Result<String> {
     }
 }
 
+/// How the process leaves after the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Haste {
+    /// With an ordered shutdown.
+    InOrder,
+    /// Somebody pressed Ctrl-C twice; the next start recovers what is left open.
+    AtOnce,
+}
+
 /// Holds the conversation until it ends by itself or a signal ends it.
 async fn under_signals(
     conversation: &Conversation,
     mut signals: Signals,
     held: impl Future<Output = Result<Exit, Refused>>,
-) -> Exit {
-    let mut held = std::pin::pin!(held);
-    let mut patience = std::pin::pin!(None);
+) -> (Exit, Haste) {
+    let mut held = pin!(held);
+    let mut patience = pin!(None);
+    // A shutdown runs beside the conversation, which so hears how its turn ended.
+    let mut closing = JoinSet::new();
     loop {
         tokio::select! {
-            ended = &mut held => return match ended {
-                Ok(exit) => exit,
-                Err(refused) => refused.told(conversation),
-            },
+            ended = &mut held => {
+                let exit = ended.unwrap_or_else(|refused| refused.told(conversation));
+                return (exit, Haste::InOrder);
+            }
             () = expired(patience.as_mut()) => {
                 conversation.margin.murmur("the answer did not end in time");
-                return Exit::Stopped;
+                return (Exit::Stopped, Haste::InOrder);
             }
             asked = signals.next() => match (asked, conversation.running.get()) {
-                (Asked::Stop, Some((session, turn))) if patience.is_none() => {
+                (Asked::Stop, _) if patience.is_some() => return (Exit::Stopped, Haste::AtOnce),
+                (Asked::Stop, Some((session, turn))) => {
                     conversation.margin.murmur("stopping");
                     let op = Op::CancelTurn { session, turn };
                     let engine = &conversation.engine;
@@ -124,11 +142,12 @@ async fn under_signals(
                     }
                     patience.set(Some(tokio::time::sleep(STOP_MAX)));
                 }
-                // A second Ctrl-C, or nothing that could be stopped in order.
-                (Asked::Stop, _) => return Exit::Stopped,
-                (Asked::Leave, _) => {
-                    conversation.engine.shutdown(InterruptedWhy::OsShutdown).await;
-                    return Exit::Stopped;
+                // Nothing is said yet that could be stopped.
+                (Asked::Stop | Asked::Leave, None) => return (Exit::Stopped, Haste::InOrder),
+                (Asked::Leave, Some(_)) => {
+                    let engine = conversation.engine.clone();
+                    closing.spawn(async move { engine.shutdown(InterruptedWhy::OsShutdown).await });
+                    patience.set(Some(tokio::time::sleep(STOP_MAX)));
                 }
             },
         }
@@ -136,7 +155,7 @@ async fn under_signals(
 }
 
 /// Ready when the sleep is over; never without one.
-async fn expired(sleep: std::pin::Pin<&mut Option<tokio::time::Sleep>>) {
+async fn expired(sleep: Pin<&mut Option<Sleep>>) {
     match sleep.as_pin_mut() {
         Some(sleep) => sleep.await,
         None => std::future::pending().await,
@@ -154,8 +173,8 @@ enum Refused {
     Engine(#[from] ErrorReport),
     #[error("the message was taken and no turn was begun")]
     NoTurn,
-    #[error("the answer could not be printed: {0}")]
-    Print(#[from] io::Error),
+    #[error("the answer came with holes; `holdfast show` has what is stored")]
+    Gap,
 }
 
 impl Refused {
@@ -168,11 +187,9 @@ impl Refused {
         conversation.margin.complain(self);
         match self {
             Self::Engine(report) if report.code == ErrorCode::ShuttingDown => Exit::Stopped,
-            Self::Session(_)
-            | Self::Choice(_)
-            | Self::Engine(_)
-            | Self::NoTurn
-            | Self::Print(_) => Exit::Failed,
+            Self::Session(_) | Self::Choice(_) | Self::Engine(_) | Self::NoTurn | Self::Gap => {
+                Exit::Failed
+            }
         }
     }
 }
@@ -232,14 +249,17 @@ impl Conversation {
                 let start = Cursor::at_start(welcome.log);
                 let stream = StreamId::Session(session);
                 let attached = engine.attach(page, stream, Some(start)).await?;
-                Following::of(&attached, Some(start), &mut answer).await?
+                Following::of(&attached, Some(start), &mut answer).await
             }
         };
         let outcome = self
             .followed(page, session, &mut place, &mut answer)
             .await?;
-        answer.close().await?;
-        Ok(self.ended(&outcome))
+        answer.end_line().await;
+        Ok(match (self.ended(&outcome), answer.printing) {
+            (Exit::Done, Printing::Failed) => Exit::Failed,
+            (exit, Printing::Goes | Printing::Unheard | Printing::Failed) => exit,
+        })
     }
 
     /// Follows the turn to its terminal event.
@@ -256,11 +276,14 @@ impl Conversation {
                 return Ok(outcome);
             }
             match self.engine.poll(following.request()).await {
-                Ok(batch) if following.take(&batch, answer).await? == Applied::All => {}
-                Ok(_) => {
-                    attaches += 1;
-                    self.attach_again(page, session, following, answer).await?;
-                }
+                Ok(batch) => match following.take(&batch, answer).await {
+                    Applied::All => {}
+                    Applied::Gap if attaches < ATTACHES_MAX => {
+                        attaches += 1;
+                        self.attach_again(page, session, following, answer).await?;
+                    }
+                    Applied::Gap => return Err(Refused::Gap),
+                },
                 Err(report) => match report.code {
                     ErrorCode::UnknownEpoch if attaches < ATTACHES_MAX => {
                         attaches += 1;
@@ -293,7 +316,7 @@ impl Conversation {
         let cursor = Some(following.cursor);
         let stream = StreamId::Session(session);
         let attached = self.engine.attach(page, stream, cursor).await?;
-        *following = Following::of(&attached, cursor, answer).await?;
+        *following = Following::of(&attached, cursor, answer).await;
         Ok(())
     }
 
@@ -353,21 +376,17 @@ impl Following {
     }
 
     /// From `cursor`, or from the page that came instead, of which our turn is printed as far as it was not.
-    async fn of(
-        attached: &Attached,
-        cursor: Option<Cursor>,
-        answer: &mut Answer,
-    ) -> io::Result<Self> {
+    async fn of(attached: &Attached, cursor: Option<Cursor>, answer: &mut Answer) -> Self {
         let mut following = Self::after(attached);
         match (attached.mode, cursor, &attached.page) {
             (AttachMode::Resume, Some(cursor), _) => following.cursor = cursor,
-            (_, _, Some(Page::Session(transcript))) => answer.catch_up(transcript).await?,
+            (_, _, Some(Page::Session(transcript))) => answer.catch_up(transcript).await,
             (AttachMode::Resume | AttachMode::Fresh | AttachMode::Reset(_), _, _) => {}
         }
         if let Some(status) = &attached.status {
-            following.hear(status, answer).await?;
+            following.hear(status, answer).await;
         }
-        Ok(following)
+        following
     }
 
     fn request(&self) -> PollRequest {
@@ -380,33 +399,42 @@ impl Following {
         }
     }
 
-    async fn take(&mut self, batch: &Batch, answer: &mut Answer) -> io::Result<Applied> {
+    async fn take(&mut self, batch: &Batch, answer: &mut Answer) -> Applied {
         if batch.epoch != self.epoch {
-            return Ok(Applied::Gap);
+            return Applied::Gap;
         }
         for event in &batch.events {
             match self.cursor.admits(event.seq) {
                 Admission::Next => {
-                    answer.apply(event).await?;
+                    answer.apply(event).await;
                     self.cursor = self.cursor.advanced_to(event.seq);
                 }
                 Admission::Seen => {}
-                Admission::Gap => return Ok(Applied::Gap),
+                Admission::Gap => return Applied::Gap,
             }
         }
         if let Some(status) = &batch.status {
-            self.hear(status, answer).await?;
+            self.hear(status, answer).await;
         }
-        Ok(Applied::All)
+        Applied::All
     }
 
-    async fn hear(&mut self, status: &Status, answer: &mut Answer) -> io::Result<()> {
+    async fn hear(&mut self, status: &Status, answer: &mut Answer) {
         if status.revision > self.seen_status {
             self.seen_status = status.revision;
-            answer.status(&status.phase).await?;
+            answer.status(&status.phase).await;
         }
-        Ok(())
     }
+}
+
+/// Whether the answer reaches anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Printing {
+    Goes,
+    /// The reader went away, which is theirs to decide.
+    Unheard,
+    /// stdout takes nothing more.
+    Failed,
 }
 
 /// The answer, as far as it was printed.
@@ -419,7 +447,7 @@ struct Answer {
     ends_line: bool,
     whispered: bool,
     last_words: Option<String>,
-    listener: Listener,
+    printing: Printing,
     outcome: Option<TurnOutcome>,
 }
 
@@ -434,14 +462,14 @@ impl Answer {
             ends_line: true,
             whispered: false,
             last_words: None,
-            listener: Listener::There,
+            printing: Printing::Goes,
             outcome: None,
         }
     }
 
-    async fn apply(&mut self, event: &Event) -> io::Result<()> {
+    async fn apply(&mut self, event: &Event) {
         if event.turn != Some(self.turn) {
-            return Ok(());
+            return;
         }
         match &event.body {
             EventBody::TextAppended {
@@ -451,12 +479,12 @@ impl Answer {
                 text,
             } => {
                 let offset = usize::try_from(*offset).unwrap_or(usize::MAX);
-                self.text(*item, *part, offset, text).await?;
+                self.text(*item, *part, offset, text).await;
             }
             EventBody::TurnEnded { outcome } => self.outcome = Some(outcome.clone()),
             EventBody::ToolCallRequested { name, .. } => {
                 let words = format!("{name} is called");
-                self.aside(words).await?;
+                self.aside(words).await;
             }
             EventBody::SessionListed { .. }
             | EventBody::SessionTitled { .. }
@@ -480,28 +508,26 @@ impl Answer {
             | EventBody::HistoryRewound { .. }
             | EventBody::Unsupported { .. } => {}
         }
-        Ok(())
     }
 
     /// Prints of our turn what was not printed yet.
-    async fn catch_up(&mut self, transcript: &TranscriptPage) -> io::Result<()> {
+    async fn catch_up(&mut self, transcript: &TranscriptPage) {
         let Some(turn) = transcript.turns.iter().find(|turn| turn.turn == self.turn) else {
-            return Ok(());
+            return;
         };
         for item in &turn.items {
             match &item.body {
-                ItemBody::Text { part, text, .. } => self.text(item.item, *part, 0, text).await?,
+                ItemBody::Text { part, text, .. } => self.text(item.item, *part, 0, text).await,
                 ItemBody::UserMessage { .. }
                 | ItemBody::ToolCall { .. }
                 | ItemBody::Unsupported { .. } => {}
             }
         }
         self.outcome = turn.outcome.clone();
-        Ok(())
     }
 
     /// What the turn is doing; while text comes, the text says it.
-    async fn status(&mut self, phase: &Phase) -> io::Result<()> {
+    async fn status(&mut self, phase: &Phase) {
         let tells = match phase {
             Phase::Idle | Phase::Writing => false,
             Phase::Thinking => self.talk == Talk::Usual,
@@ -521,28 +547,21 @@ impl Answer {
                 self.last_words = Some(words.clone());
                 self.aside(words).await
             }
-            Some(_) | None => Ok(()),
+            Some(_) | None => {}
         }
     }
 
     /// A line on stderr that does not begin in the middle of a line of the answer.
-    async fn aside(&mut self, words: String) -> io::Result<()> {
-        self.end_line().await?;
+    async fn aside(&mut self, words: String) {
+        self.end_line().await;
         self.margin.murmur(words);
-        Ok(())
     }
 
-    async fn text(
-        &mut self,
-        item: ItemId,
-        part: Part,
-        offset: usize,
-        text: &str,
-    ) -> io::Result<()> {
+    async fn text(&mut self, item: ItemId, part: Part, offset: usize, text: &str) {
         let printed = self.printed.entry(item).or_default();
         let end = offset.saturating_add(text.len());
         let Some(fresh) = text.get(printed.saturating_sub(offset)..) else {
-            return Ok(()); // All of it was printed.
+            return; // All of it was printed.
         };
         *printed = (*printed).max(end);
         match (part, self.talk) {
@@ -550,15 +569,14 @@ impl Answer {
             (Part::Reasoning, Talk::Verbose) => {
                 self.margin.whisper(fresh);
                 self.whispered = true;
-                Ok(())
             }
-            (Part::Reasoning, Talk::Usual) => Ok(()),
+            (Part::Reasoning, Talk::Usual) => {}
         }
     }
 
-    async fn say(&mut self, item: ItemId, text: &str) -> io::Result<()> {
+    async fn say(&mut self, item: ItemId, text: &str) {
         if text.is_empty() {
-            return Ok(());
+            return;
         }
         if std::mem::take(&mut self.whispered) {
             self.margin.say("");
@@ -578,29 +596,34 @@ impl Answer {
     }
 
     /// Ends the last line, so that a prompt or a pipe's reader finds it ended.
-    async fn close(&mut self) -> io::Result<()> {
-        self.end_line().await
-    }
-
-    async fn end_line(&mut self) -> io::Result<()> {
+    async fn end_line(&mut self) {
         if std::mem::take(&mut self.whispered) {
             self.margin.say("");
         }
         if !std::mem::replace(&mut self.ends_line, true) {
-            self.put("\n".to_owned()).await?;
+            self.put("\n".to_owned()).await;
         }
-        Ok(())
     }
 
     /// A reader who is slow holds up the printing, on a thread of its own: signals are heard all the same.
-    async fn put(&mut self, text: String) -> io::Result<()> {
-        match self.listener {
-            Listener::There => {
-                let printed = tokio::task::spawn_blocking(move || print::put(&text)).await;
-                self.listener = printed.map_err(io::Error::other)??;
-                Ok(())
+    /// Printing that fails is told once, and the turn goes on: it is kept, and can be shown.
+    async fn put(&mut self, text: String) {
+        match self.printing {
+            Printing::Goes => {}
+            Printing::Unheard | Printing::Failed => return,
+        }
+        let printed = tokio::task::spawn_blocking(move || print::put(&text)).await;
+        match printed
+            .map_err(io::Error::other)
+            .and_then(|printed| printed)
+        {
+            Ok(Listener::There) => {}
+            Ok(Listener::Gone) => self.printing = Printing::Unheard,
+            Err(error) => {
+                self.printing = Printing::Failed;
+                self.margin
+                    .complain(format_args!("the answer cannot be printed: {error}"));
             }
-            Listener::Gone => Ok(()),
         }
     }
 }
