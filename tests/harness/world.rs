@@ -6,7 +6,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use engine::{Config, Engine, OpenError, Reader, clock::SystemClock, gateway::Limits};
 use protocol::{
-    Event, InterruptedWhy, ModelRef, Op, OpId, Provider, Receipt, SessionId, StreamId, TurnId,
+    Event, InterruptedWhy, ModelRef, Op, OpId, Phase, Provider, Receipt, SessionId, StreamId,
+    TurnId,
 };
 use tempfile::TempDir;
 use transcript::Transcript;
@@ -188,6 +189,22 @@ impl World {
     /// A page in the window called "main".
     pub async fn page(&self) -> Page {
         Page::load(&self.line, "main").await
+    }
+
+    /// Waits until a session waits for its next attempt, and lets that much time pass.
+    pub async fn pass_the_wait(&self, window: &Client<Transcript>, next_attempt: u32) {
+        let status = window
+            .until_status(&format!("the wait for attempt {next_attempt}"), |status| {
+                matches!(status.phase, Phase::Retrying { attempt, .. } if attempt == next_attempt)
+            })
+            .await;
+        let Phase::Retrying { until, .. } = status.phase else {
+            panic!("{status:?}")
+        };
+        let wait = Duration::from_millis(until.millis_since(status.since));
+        // The status may be seen a moment before its timer is armed.
+        self.clock.until_armed(wait).await;
+        self.clock.advance(wait);
     }
 
     /// Lets text go that waits to be joined: waits until some does, and moves the clock by two frames.
