@@ -402,6 +402,37 @@ fn the_cost_of_a_push_does_not_grow_with_the_text() {
     }
 }
 
+#[test]
+fn items_and_rows_become_final_one_by_one_and_the_last_is_always_read() {
+    let bold = || vec![Inline::Strong(vec![text("b")])];
+    let mut list = Document::new();
+    let mut table = Document::new();
+    table.push("| a |\n|---|\n");
+    for count in 1..2_000_usize {
+        list.push("- **b**\n");
+        let update = list.push("");
+        let Some(Block::List { items, .. }) = list.blocks().last() else {
+            panic!("no list");
+        };
+        assert_eq!(items.len(), count);
+        assert_eq!(
+            items.last().map(|item| item.blocks.as_slice()),
+            Some([Block::Paragraph(bold())].as_slice())
+        );
+        if count > 1 {
+            assert_eq!(update.within, Within::Items(count - 1));
+        }
+
+        table.push("| **b** |\n");
+        let update = table.push("");
+        let Some(Block::Table { rows, .. }) = table.blocks().last() else {
+            panic!("no table");
+        };
+        assert_eq!((rows.len(), rows.last()), (count, Some(&vec![bold()])));
+        assert_eq!(update.within, Within::Rows(count));
+    }
+}
+
 /// Lines that meet in every odd way.
 const LINES: &[&str] = &[
     "",
