@@ -76,6 +76,11 @@ pub(crate) fn App() -> impl IntoView {
 #[component]
 fn Window() -> impl IntoView {
     let desk = use_desk();
+    Effect::new(move |_| desk.look_for_model());
+    Effect::new(move |_| {
+        desk.library.providers.track();
+        desk.ask_preferred();
+    });
     let drawer = Memo::new(move |_| desk.overlay.get() == Some(Overlay::Drawer));
     let title = Memo::new(move |_| match (desk.screen.get(), desk.pane.get()) {
         (Screen::Settings(_), _) | (Screen::Chat, None) => String::new(),
@@ -212,6 +217,25 @@ fn on_key(desk: Desk, event: &ev::KeyboardEvent) {
         "b" | "B" if command && !event.shift_key() => desk.toggle_sidebar(),
         "," if command => desk.open_settings(SettingsPart::Servers),
         "/" if command => desk.open_settings(SettingsPart::Shortcuts),
+        "C" | "c" if command && event.shift_key() => {
+            let last = desk.pane.get_untracked().and_then(|pane| {
+                let turn = pane
+                    .turns
+                    .with_untracked(|turns| turns.last().map(|t| t.turn))?;
+                Some(pane.answer(turn)).filter(|answer| !answer.is_empty())
+            });
+            match last {
+                Some(answer) => desk.copy(answer),
+                None => return,
+            }
+        }
+        digit @ ("1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9") if command => {
+            let nth = digit.parse::<usize>().unwrap_or(1);
+            match desk.library.nth(nth) {
+                Some(session) => desk.open(session),
+                None => return,
+            }
+        }
         "F1" => desk.open_settings(SettingsPart::Shortcuts),
         "F2" if plain => {
             if let Some(session) = desk.session.get_untracked() {

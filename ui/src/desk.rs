@@ -16,7 +16,7 @@ use crate::{
     drafts::Drafts,
     follow::{self, Follower},
     ipc::{self, CallError, PageEvent},
-    library::Library,
+    library::{Library, set_if_new},
     pane::Pane,
     toasts::Toasts,
 };
@@ -29,6 +29,10 @@ const SUBMIT_LIMIT_MS: u64 = 15_000;
 const SUBMIT_TRIES: u32 = 3;
 /// Between two such tries: a reloading shell is back by then.
 const SUBMIT_PAUSE_MS: u64 = 400;
+
+/// A server that does not say within this time what it has is left to the model picker.
+const MODEL_WAIT_MS: u64 = 6_000;
+const MODEL_LOOK_MS: u64 = 100;
 
 /// What the main column shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +90,8 @@ pub(crate) struct Desk {
     pub(crate) attention: RwSignal<u64>,
     /// Grows when something was sent: the view goes to its end.
     pub(crate) sent: RwSignal<u64>,
+    /// The model that was found for those who never chose one.
+    best_on_offer: RwSignal<Option<ModelRef>>,
     /// What the command line prefers for new sessions.
     preferred: RwSignal<Option<ModelRef>>,
     /// What saves the text of the composer, when the page is about to go.
@@ -115,6 +121,7 @@ impl Desk {
             model_for_new: RwSignal::new(None),
             attention: RwSignal::new(0),
             sent: RwSignal::new(0),
+            best_on_offer: RwSignal::new(None),
             preferred: RwSignal::new(None),
             leaving: StoredValue::new(None),
             root: StoredValue::new(Owner::current().unwrap_or_default()),
@@ -131,12 +138,6 @@ impl Desk {
             };
             if leaves && let Some(save) = self.leaving.get_value() {
                 save.run(());
-            }
-        });
-        ipc::spawn(async move {
-            // Without it a new session begins with the last turn's model, which is as good.
-            if let Ok(about) = ipc::about().await {
-                self.preferred.set(about.preferred);
             }
         });
         follow::library(self)
@@ -324,17 +325,67 @@ impl Desk {
         ipc::keep_preference("sidebar", if folded { "folded" } else { "open" });
     }
 
-    /// The model that the next message goes to.
+    /// The model that the next message goes to; none if that is of a server that is not there any more.
     pub(crate) fn model(self) -> Option<ModelRef> {
-        match self.pane.get() {
-            Some(pane) => pane.model.get().or_else(|| self.library.last_model.get()),
-            None => self
-                .model_for_new
-                .get()
-                .or_else(|| self.preferred.get())
-                .or_else(|| self.library.last_model.get())
-                .filter(|model| self.library.has_provider(model)),
+        let wanted = match self.pane.get() {
+            Some(pane) => vec![pane.model.get()],
+            None => vec![
+                self.model_for_new.get(),
+                self.preferred.get(),
+                self.library.last_model.get(),
+                self.best_on_offer.get(),
+            ],
+        };
+        let mut wanted = wanted.into_iter().flatten();
+        wanted.find(|model| self.library.has_provider(model))
+    }
+
+    /// Finds the model that one begins with who never chose one: the best that is on offer.
+    pub(crate) fn look_for_model(self) {
+        if !self.library.loaded.get() || self.pane.get().is_some() || self.model().is_some() {
+            return;
         }
+        let offers = self.catalog.offers.get();
+        for provider in self.library.providers.get() {
+            match offers.get(&provider.id) {
+                None => self.catalog.ask(provider.id),
+                Some(offer) => {
+                    if let Some(model) = first_choice(&offer.models) {
+                        self.best_on_offer.set(Some(ModelRef {
+                            provider: provider.id,
+                            provider_name: provider.name,
+                            model: model.name.clone(),
+                        }));
+                        // Whoever started Holdfast may have named one meanwhile.
+                        self.ask_preferred();
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks what the command line prefers; it is known when its server has answered.
+    pub(crate) fn ask_preferred(self) {
+        ipc::spawn(async move {
+            // Without it a new session begins with the last turn's model, which is as good.
+            if let Ok(about) = ipc::about().await {
+                set_if_new(self.preferred, about.preferred);
+            }
+        });
+    }
+
+    /// The model of a new session, as soon as one is known; a server is just being asked.
+    pub(crate) async fn model_in_time(self) -> Option<ModelRef> {
+        let mut left_ms = MODEL_WAIT_MS;
+        while left_ms > 0 && !self.library.providers.with_untracked(Vec::is_empty) {
+            if let Some(model) = self.model_untracked() {
+                return Some(model);
+            }
+            ipc::sleep(MODEL_LOOK_MS).await;
+            left_ms = left_ms.saturating_sub(MODEL_LOOK_MS);
+        }
+        self.model_untracked()
     }
 
     /// The same, asked once.

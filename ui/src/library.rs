@@ -103,7 +103,15 @@ impl Library {
         Some(SessionRow { session, summary })
     }
 
-    /// The name of a provider that is configured now.
+    /// The `nth` session of the list, from 1.
+    pub(crate) fn nth(self, nth: usize) -> Option<SessionId> {
+        self.shelves.with_untracked(|shelves| {
+            let mut listed = shelves.iter().flat_map(|shelf| &shelf.sessions);
+            listed.nth(nth.checked_sub(1)?).copied()
+        })
+    }
+
+    /// Whether a model is of a server that is configured now.
     pub(crate) fn has_provider(self, model: &ModelRef) -> bool {
         self.providers
             .with(|providers| providers.iter().any(|p| p.id == model.provider))

@@ -200,6 +200,19 @@ impl Pane {
         parts.unwrap_or_default()
     }
 
+    /// How a turn ended, to be spoken.
+    pub(crate) fn end_words(self, turn: TurnId) -> String {
+        let outcome = self
+            .cell(turn)
+            .and_then(|cell| cell.head.with_untracked(|head| head.outcome.clone()));
+        match outcome {
+            Some(outcome) => {
+                words::scar(&outcome).unwrap_or_else(|| "The answer is complete".to_owned())
+            }
+            None => String::new(),
+        }
+    }
+
     /// Begins again after the link stopped trying.
     pub(crate) fn reconnect(self) {
         if let Some(line) = self.line.try_get_value().flatten() {

@@ -1,10 +1,8 @@
 //! The chat: the open session's transcript, or the beginning of a new one, above its composer.
 
 use leptos::prelude::*;
-use protocol::ModelRef;
 
 use crate::{
-    catalog::first_choice,
     components::{composer::Composer, transcript::Transcript, welcome::Welcome},
     desk::{SettingsPart, use_desk},
 };
@@ -46,29 +44,6 @@ pub(crate) fn Chat() -> impl IntoView {
 #[component]
 fn Beginning() -> impl IntoView {
     let desk = use_desk();
-    // Who never chose a model begins with the best that is on offer.
-    Effect::new(move |_| {
-        if !desk.library.loaded.get() || desk.model().is_some() {
-            return;
-        }
-        let providers = desk.library.providers.get();
-        let offers = desk.catalog.offers.get();
-        for provider in &providers {
-            match offers.get(&provider.id) {
-                None => desk.catalog.ask(provider.id),
-                Some(offer) => {
-                    if let Some(model) = first_choice(&offer.models) {
-                        desk.model_for_new.set(Some(ModelRef {
-                            provider: provider.id,
-                            provider_name: provider.name.clone(),
-                            model: model.name.clone(),
-                        }));
-                        return;
-                    }
-                }
-            }
-        }
-    });
     let without_server =
         move || desk.library.loaded.get() && desk.library.providers.with(Vec::is_empty);
     view! {

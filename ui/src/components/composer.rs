@@ -7,7 +7,7 @@
 use std::{cell::Cell, rc::Rc};
 
 use leptos::{ev, html, prelude::*};
-use protocol::{ErrorCode, Op, OpId, SessionId};
+use protocol::{ErrorCode, ModelRef, Op, OpId, SessionId};
 
 use crate::{
     components::{
@@ -23,12 +23,58 @@ use crate::{
 /// The Enter that ended a composition comes within this time after it; the next one is the writer's own.
 const COMPOSED_ENTER_MS: u64 = 150;
 
+const STILL_ANSWERING: &str = "Still answering – Esc stops it, then Enter sends";
+
 /// What is being sent, until its fate is known. Sent again unchanged, it keeps its id, so that it cannot arrive twice.
 #[derive(Clone, PartialEq, Eq)]
 struct Sending {
     op_id: OpId,
+    op: Op,
     session: SessionId,
     text: String,
+}
+
+impl Sending {
+    fn of(whose: Whose, text: String, model: &ModelRef) -> Self {
+        let session = whose.unwrap_or_else(|| SessionId::from_bits(ipc::random_bits()));
+        let op = match whose {
+            Some(session) => Op::SendMessage {
+                session,
+                text: text.clone(),
+            },
+            None => Op::StartSession {
+                session,
+                model: model.clone(),
+                text: text.clone(),
+            },
+        };
+        Self {
+            op_id: OpId::from_bits(ipc::random_bits()),
+            op,
+            session,
+            text,
+        }
+    }
+
+    /// Whether both say the same to the same model; of a session not begun yet, the id says nothing.
+    fn is(&self, other: &Self) -> bool {
+        let model = |op: &Op| match op {
+            Op::StartSession { model, .. } => Some(model.clone()),
+            Op::SendMessage { .. }
+            | Op::CancelTurn { .. }
+            | Op::RetryTurn { .. }
+            | Op::EditMessage { .. }
+            | Op::RenameSession { .. }
+            | Op::BinSession { .. }
+            | Op::UnbinSession { .. }
+            | Op::ChooseModel { .. }
+            | Op::AddProvider { .. }
+            | Op::ChangeProvider { .. }
+            | Op::RemoveProvider { .. }
+            | Op::AddSample { .. } => None,
+        };
+        self.text == other.text && model(&self.op) == model(&other.op)
+    }
 }
 
 /// The composer of `whose` session.
@@ -112,53 +158,51 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
             return;
         }
         if running.get_untracked().is_some() {
-            hint.set(Some("Still answering – Esc stops it, then Enter sends"));
+            hint.set(Some(STILL_ANSWERING));
             return;
         }
         let Some(text) = text_now().filter(|text| !text.trim().is_empty()) else {
             return;
         };
-        let Some(model) = desk.model_untracked() else {
-            hint.set(Some("Choose a model first"));
-            desk.open_models();
-            return;
-        };
-        let again = unsettled.get_value().filter(|sending| sending.text == text);
-        let sending = again.unwrap_or_else(|| Sending {
-            op_id: OpId::from_bits(ipc::random_bits()),
-            session: whose.unwrap_or_else(|| SessionId::from_bits(ipc::random_bits())),
-            text,
-        });
-        unsettled.set_value(Some(sending.clone()));
-        let op = match whose {
-            Some(session) => Op::SendMessage {
-                session,
-                text: sending.text.clone(),
-            },
-            None => Op::StartSession {
-                session: sending.session,
-                model: model.clone(),
-                text: sending.text.clone(),
-            },
-        };
         hint.set(None);
         busy.set(true);
-        desk.catalog.note_use(&model);
         ipc::spawn(async move {
-            let answer = desk.submit_as(sending.op_id, op).await;
-            // The composer may be gone by now, the message is not: what follows asks before it writes.
+            let model = match desk.model_untracked() {
+                None if whose.is_none() => {
+                    hint.try_set(Some("Looking for a model…"));
+                    desk.model_in_time().await
+                }
+                model => model,
+            };
+            let Some(model) = model else {
+                // The composer may be gone by now, the message is not: all of this asks before it writes.
+                busy.try_set(false);
+                hint.try_set(Some("Choose a model first"));
+                desk.open_models();
+                return;
+            };
+            let sending = Sending::of(whose, text, &model);
+            let sending = unsettled
+                .try_get_value()
+                .flatten()
+                .filter(|unsettled: &Sending| unsettled.is(&sending))
+                .unwrap_or(sending);
+            unsettled.try_set_value(Some(sending.clone()));
+            desk.catalog.note_use(&model);
+            let answer = desk.submit_as(sending.op_id, sending.op.clone()).await;
             busy.try_set(false);
+            hint.try_set(None);
             match answer {
                 Ok(_) => {
-                    unsettled.try_update_value(|unsettled| *unsettled = None);
+                    unsettled.try_set_value(None);
                     desk.note_sent();
                     clear(desk, whose, &sending, text_now(), fill);
                 }
                 Err(error) => {
                     if let CallError::Refused(report) = &error {
-                        unsettled.try_update_value(|unsettled| *unsettled = None);
+                        unsettled.try_set_value(None);
                         if report.code == ErrorCode::TurnActive {
-                            hint.try_set(Some("Still answering – Esc stops it, then Enter sends"));
+                            hint.try_set(Some(STILL_ANSWERING));
                             return;
                         }
                     }

@@ -284,6 +284,7 @@ fn AddServer() -> impl IntoView {
                         prop:value=move || address.get()
                         on:input=move |event| {
                             address.set(event_target_value(&event));
+                            insisted.set(None);
                             test.set(Test::Untried);
                         }
                     />
@@ -654,7 +655,12 @@ fn Shortcuts() -> impl IntoView {
         ("New line", "Shift+Enter".to_owned()),
         ("Stop the answer", "Esc".to_owned()),
         ("New chat", chord("N")),
+        (
+            "One of the first nine chats",
+            format!("{} to {}", chord("1"), chord("9")),
+        ),
         ("Rename this chat", "F2".to_owned()),
+        ("Copy the last answer", chord("Shift+C")),
         ("Show or hide the sidebar", chord("B")),
         ("Settings", chord(",")),
         ("This list", format!("F1 or {}", chord("/"))),

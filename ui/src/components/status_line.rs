@@ -24,9 +24,9 @@ pub(crate) fn StatusLine(pane: Pane, cell: TurnCell) -> impl IntoView {
         })
     };
     let spoken = Memo::new(move |_| {
-        status()
-            .and_then(|status| words::phase(&status.phase))
-            .unwrap_or_default()
+        let said = status().and_then(|status| words::phase(&status.phase));
+        // It runs, by its events; what it is doing was not heard yet.
+        said.unwrap_or_else(|| "working".to_owned())
     });
     let alert = Memo::new(move |_| {
         status().is_some_and(|status| matches!(status.phase, Phase::NotSaving { .. }))

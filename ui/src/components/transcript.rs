@@ -6,7 +6,7 @@
 use std::{cell::Cell, rc::Rc};
 
 use leptos::{ev, html, prelude::*};
-use protocol::Origin;
+use protocol::{Origin, Phase, Status, TurnId};
 use transcript::{LinkState, words};
 
 use crate::{
@@ -151,6 +151,18 @@ pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
     });
     on_cleanup(move || release.remove());
 
+    // The end of a turn is spoken once, when it comes while somebody is here.
+    let ended = RwSignal::new(String::new());
+    Effect::new(move |before: Option<Option<TurnId>>| {
+        let running = pane.running.get();
+        match (before.flatten(), running) {
+            (Some(turn), None) => ended.set(pane.end_words(turn)),
+            (_, Some(_)) => ended.set(String::new()),
+            (None, None) => {}
+        }
+        running
+    });
+
     let busy = move || {
         if pane.running.get().is_some() {
             "true"
@@ -201,6 +213,9 @@ pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
                     <LinkBar pane />
                 </div>
             </section>
+            <p class="offscreen" role="status">
+                {ended}
+            </p>
             <button
                 type="button"
                 class="jump button"
@@ -229,7 +244,22 @@ fn LinkBar(pane: Pane) -> impl IntoView {
         pane.trouble
             .with(|trouble| words::link(pane.link_state.get(), trouble.as_ref()))
     });
+    // Whatever else happens: a chat that is read and not saved says so.
+    let unsaved = Memo::new(move |_| {
+        pane.status.with(|status| match status {
+            Some(Status {
+                phase: phase @ Phase::NotSaving { .. },
+                ..
+            }) => words::phase(phase),
+            Some(_) | None => None,
+        })
+    });
     view! {
+        {move || {
+            unsaved
+                .get()
+                .map(|said| view! { <p class="alert" role="alert">{sentence(&said)}</p> })
+        }}
         <div class="link-bar" role="status">
             {move || {
                 said.get()

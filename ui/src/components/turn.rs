@@ -28,7 +28,7 @@ const CONTINUE: &str = "Continue.";
 pub(crate) fn Turn(pane: Pane, cell: TurnCell) -> impl IntoView {
     let editing = RwSignal::new(false);
     view! {
-        <article class="turn" aria-label="Turn">
+        <article class="turn">
             <For each=move || cell.items.get() key=|item| item.key() let:item>
                 <Item pane turn=cell.turn item editing />
             </For>
