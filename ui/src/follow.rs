@@ -252,7 +252,7 @@ fn detach(epoch: Option<protocol::Epoch>) {
 
 /// An answer, with the ticket of its question.
 enum Answer {
-    Attached(Ticket, Result<Attached, CallError>),
+    Attached(Ticket, Box<Result<Attached, CallError>>),
     Polled(Ticket, Result<Batch, CallError>),
 }
 
@@ -280,7 +280,7 @@ async fn run<F: Follow>(line: Rc<Line<F>>, draw: Draw<F>) {
                     cursor,
                 };
                 asked = Some(Box::pin(async move {
-                    Answer::Attached(ticket, ipc::attach(&args).await)
+                    Answer::Attached(ticket, Box::new(ipc::attach(&args).await))
                 }));
                 draw(&line.link.borrow(), &nothing());
                 continue;
@@ -305,7 +305,7 @@ async fn run<F: Follow>(line: Rc<Line<F>>, draw: Draw<F>) {
         let now_ms = ipc::now_ms();
         let heard = match answer {
             Some(Answer::Attached(ticket, answer)) => {
-                let answer = answer.map_err(answer_error);
+                let answer = (*answer).map_err(answer_error);
                 line.link.borrow_mut().attached(ticket, answer, now_ms)
             }
             Some(Answer::Polled(ticket, answer)) => {
