@@ -227,5 +227,5 @@ impl Door {
 
 /// What a page shows when there is no engine. The error's own words say what to do.
 fn refusal(error: &OpenError) -> ErrorReport {
-    ErrorReport::new(ErrorCode::Other, error.to_string())
+    ErrorReport::new(ErrorCode::Other, engine::sentence(&error.to_string()))
 }

@@ -68,7 +68,9 @@ fn turn(view: &TurnView) -> String {
             } => {
                 format!("tool: {name} {arguments} -> {}", tool(state))
             }
-            ItemBody::Unsupported { kind } => format!("unsupported: {kind}"),
+            ItemBody::Unsupported {
+                original_kind: kind,
+            } => format!("unsupported: {kind}"),
         };
         writeln!(out, "{line}").expect("a string takes everything");
     }

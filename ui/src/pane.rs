@@ -467,7 +467,9 @@ fn new_item(view: &ItemView, swap: u64) -> ItemCell {
             arguments: arguments.clone(),
             state: state.clone(),
         })),
-        ItemBody::Unsupported { kind } => CellBody::Unsupported(StoredValue::new(kind.clone())),
+        ItemBody::Unsupported {
+            original_kind: kind,
+        } => CellBody::Unsupported(StoredValue::new(kind.clone())),
     };
     ItemCell {
         item: view.item,
@@ -519,9 +521,12 @@ fn show_item(cell: ItemCell, view: &ItemView, since: Since) -> bool {
             set_if_new(shown, tool);
             true
         }
-        (CellBody::Unsupported(shown), ItemBody::Unsupported { kind }) => {
-            shown.with_value(|shown| shown == kind)
-        }
+        (
+            CellBody::Unsupported(shown),
+            ItemBody::Unsupported {
+                original_kind: kind,
+            },
+        ) => shown.with_value(|shown| shown == kind),
         (
             CellBody::User(_)
             | CellBody::Answer(_)

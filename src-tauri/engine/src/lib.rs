@@ -27,3 +27,4 @@ mod mint;
 pub use engine::{Config, Counters, Engine, canonical_data_dir};
 pub use log::{CommitError, LogCounters, OpenError, ReadError};
 pub use reader::Reader;
+pub use session::sentence;

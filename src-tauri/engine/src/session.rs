@@ -989,7 +989,8 @@ pub(crate) fn commit_report(error: &CommitError) -> ErrorReport {
     }
 }
 
-fn sentence(words: &str) -> String {
+/// An error's words (lower case, no full stop) as a sentence for the reader.
+pub fn sentence(words: &str) -> String {
     let mut letters = words.chars();
     let first = letters.next().into_iter().flat_map(char::to_uppercase);
     first.chain(letters).chain(std::iter::once('.')).collect()

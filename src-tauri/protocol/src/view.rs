@@ -44,7 +44,7 @@ pub struct ItemView {
 
 /// What an item is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "item_kind")]
+#[serde(tag = "kind")]
 pub enum ItemBody {
     /// What the user said.
     UserMessage { text: String, op: OpId },
@@ -64,7 +64,7 @@ pub enum ItemBody {
         state: ToolState,
     },
     /// Something this version cannot show.
-    Unsupported { kind: String },
+    Unsupported { original_kind: String },
 }
 
 /// Where a tool call stands: one of these, derived from events only.

@@ -57,7 +57,7 @@ struct ShownTurn<'a> {
     model: &'a ModelRef,
     started_at: Timestamp,
     ended_at: Option<Timestamp>,
-    items: &'a [protocol::ItemView],
+    items: Vec<ShownItem<'a>>,
     attempts: &'a [protocol::AttemptView],
     outcome: Option<&'a protocol::TurnOutcome>,
 }
@@ -70,9 +70,30 @@ impl<'a> From<&'a TurnView> for ShownTurn<'a> {
             model: &turn.model,
             started_at: turn.started_at,
             ended_at: turn.ended_at,
-            items: &turn.items,
+            items: turn.items.iter().map(ShownItem::from).collect(),
             attempts: &turn.attempts,
             outcome: turn.outcome.as_ref(),
+        }
+    }
+}
+
+/// An item as one flat object, its kind beside its text.
+#[derive(Debug, Serialize)]
+struct ShownItem<'a> {
+    item: protocol::ItemId,
+    began_at: Timestamp,
+    changed_at: Timestamp,
+    #[serde(flatten)]
+    body: &'a protocol::ItemBody,
+}
+
+impl<'a> From<&'a protocol::ItemView> for ShownItem<'a> {
+    fn from(item: &'a protocol::ItemView) -> Self {
+        Self {
+            item: item.item,
+            began_at: item.began_at,
+            changed_at: item.changed_at,
+            body: &item.body,
         }
     }
 }
@@ -223,10 +244,10 @@ mod tests {
                 "turns": [{
                     "turn": 1, "state": "interrupted", "model": asked, "started_at": 10, "ended_at": 10,
                     "items": [
-                        {"item": 1, "began_at": 10, "changed_at": 10, "body": {"item_kind": "UserMessage",
-                            "text": "hi", "op": "00000000000000000000000000000002"}},
-                        {"item": 2, "began_at": 10, "changed_at": 10, "body": {"item_kind": "Text",
-                            "part": "answer", "text": "hel", "open": false}},
+                        {"item": 1, "began_at": 10, "changed_at": 10, "kind": "UserMessage",
+                            "text": "hi", "op": "00000000000000000000000000000002"},
+                        {"item": 2, "began_at": 10, "changed_at": 10, "kind": "Text",
+                            "part": "answer", "text": "hel", "open": false},
                     ],
                     "attempts": [],
                     "outcome": {"result": "Interrupted", "why": "Crash"},

@@ -200,7 +200,9 @@ fn paragraph(text: &mut String, turn: &TurnView, item: &ItemView) {
             state,
             ..
         } => writeln!(text, "[{name} {arguments}: {}]\n", tool_state(state)),
-        ItemBody::Unsupported { kind } => {
+        ItemBody::Unsupported {
+            original_kind: kind,
+        } => {
             writeln!(text, "[{kind}: this version of Holdfast cannot show it]\n")
         }
     };

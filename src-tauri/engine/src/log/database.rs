@@ -132,8 +132,47 @@ pub(super) fn open(dir: &Path, access: Access, now: Timestamp) -> Result<Connect
         Access::Read => OpenFlags::SQLITE_OPEN_READ_WRITE,
     };
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(&path, flags).map_err(|e| worded(&path, e))?;
-    prepare(connection, &path, access, now)
+    let opened = Connection::open_with_flags(&path, flags).map_err(|e| worded(&path, e));
+    let prepared = opened.and_then(|connection| prepare(connection, &path, access, now));
+    match (prepared, access) {
+        // A folder that cannot be written has no room for a write-ahead log's shared memory; without such a log the
+        // file alone is the whole truth, and nobody can change it under us.
+        (Err(OpenError::Database { .. }), Access::Read) if !has_write_ahead_log(&path) => {
+            let connection = Connection::open_with_flags(
+                immutable(&path),
+                OpenFlags::SQLITE_OPEN_READ_ONLY
+                    | OpenFlags::SQLITE_OPEN_URI
+                    | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+            );
+            prepare(
+                connection.map_err(|e| worded(&path, e))?,
+                &path,
+                access,
+                now,
+            )
+        }
+        (prepared, Access::Read | Access::Write) => prepared,
+    }
+}
+
+fn has_write_ahead_log(path: &Path) -> bool {
+    let log = path.with_file_name(format!("{FILE_NAME}-wal"));
+    std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
+}
+
+/// SQLite's address of a file that does not change while it is open.
+fn immutable(path: &Path) -> String {
+    let mut address = "file:".to_owned();
+    for letter in path.to_string_lossy().chars() {
+        match letter {
+            '%' => address.push_str("%25"),
+            '?' => address.push_str("%3f"),
+            '#' => address.push_str("%23"),
+            other => address.push(other),
+        }
+    }
+    address.push_str("?immutable=1");
+    address
 }
 
 fn prepare(

@@ -255,7 +255,9 @@ fn marks(view: &TurnView) -> Vec<&str> {
     view.items
         .iter()
         .filter_map(|item| match &item.body {
-            ItemBody::Unsupported { kind } => Some(kind.as_str()),
+            ItemBody::Unsupported {
+                original_kind: kind,
+            } => Some(kind.as_str()),
             ItemBody::UserMessage { .. } | ItemBody::Text { .. } | ItemBody::ToolCall { .. } => {
                 None
             }

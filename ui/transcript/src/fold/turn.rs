@@ -418,7 +418,14 @@ impl Turn {
     fn mark(&mut self, mark: ItemId, kind: &str, at: Timestamp, changes: &mut Vec<Change>) {
         if !self.index.contains_key(&mark) {
             let kind = kind.to_owned();
-            self.add(mark, ItemBody::Unsupported { kind }, at, changes);
+            self.add(
+                mark,
+                ItemBody::Unsupported {
+                    original_kind: kind,
+                },
+                at,
+                changes,
+            );
         }
     }
 
