@@ -339,6 +339,9 @@ impl Shared {
     }
 
     fn take_script_for(&self, request: &Request) -> Option<Script> {
+        if !request.is_chat() {
+            return None;
+        }
         let mut scripts = self.scripts();
         let position = scripts.iter().position(|script| script.is_for(request))?;
         scripts.remove(position)
@@ -643,14 +646,17 @@ fn default_answer(dialect: Dialect, request: &Request) -> Option<Script> {
             "data": [{ "id": MODEL, "object": "model", "created": 1, "owned_by": "llamacpp" }],
         }),
         (Dialect::OpenAiChat, "GET", "/health" | "/v1/health") => json!({ "status": "ok" }),
-        // A probe that tries one dialect on the other's server gets what the other's server says.
-        (Dialect::OpenAiChat, "GET", "/api/tags" | "/api/version" | "/") => {
-            return Some(Script::error(dialect, 404, "File Not Found"));
-        }
         (Dialect::Ollama, "GET", "/v1/models") => json!({
             "object": "list",
             "data": [{ "id": MODEL, "object": "model", "created": 1, "owned_by": "library" }],
         }),
+        // A probe that tries one dialect on the other's server gets what that server really says.
+        (Dialect::Ollama, "GET", _) => {
+            return Some(Script::page(404, "text/plain", "404 page not found"));
+        }
+        (Dialect::OpenAiChat, "GET", _) => {
+            return Some(Script::error(dialect, 404, "File Not Found"));
+        }
         (Dialect::Ollama | Dialect::OpenAiChat, _, _) => return None,
     };
     Some(Script::page(

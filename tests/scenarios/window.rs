@@ -185,11 +185,6 @@ async fn failures_are_named_in_words_and_the_partial_text_is_kept() {
         names_the_last_failure(desk, &window, 4, FailureCode::ConnectFailed).await;
         window.wait_for("retry").await;
         window.picture("failures").await;
-        let text = window.text().await;
-        assert!(
-            !text.contains("<html") && !text.contains("DOCTYPE"),
-            "{text}"
-        );
         window.close().await;
     })
     .await;
@@ -274,7 +269,7 @@ async fn hostile_text_is_shown_as_text_and_does_not_run() {
             .says(&last.to_string())
             .ends(),
     );
-    Desk::tell("hostile-text", &server, async |desk, window| {
+    Desk::tell("hostile-text", &server, async |_, window| {
         window.send("<i>Attack</i> me").await;
         window
             .wait_for_text("message-assistant", &last.to_string())
@@ -302,7 +297,6 @@ async fn hostile_text_is_shown_as_text_and_does_not_run() {
         );
         assert_eq!(window.run(&alive).await, serde_json::json!([true, 0]));
         window.picture("hostile-text").await;
-        shows_what_is_stored(desk, &window).await;
         window.close().await;
     })
     .await;

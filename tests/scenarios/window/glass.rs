@@ -16,7 +16,7 @@ use engine::Reader;
 use fantoccini::{Client, ClientBuilder, Locator, elements::Element, error::CmdError};
 use futures_util::FutureExt;
 use hyper_util::client::legacy::connect::HttpConnector;
-use protocol::{Dialect, TranscriptPage};
+use protocol::{Dialect, StreamId, TranscriptPage};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::{model_server::ModelServer, watched::within_limit};
@@ -39,31 +39,55 @@ pub(super) struct Desk {
     driver: Child,
     port: u16,
     arguments: Vec<String>,
+    last_opened: Option<Client>,
 }
 
 impl Desk {
-    /// Runs a story. Its last picture is kept under `name`, also when it fails.
+    /// Runs a story. If it fails, its last picture and its log are kept.
     pub(super) async fn tell(
         name: &str,
         server: &ModelServer,
         story: impl AsyncFnOnce(&mut Desk, Window),
     ) {
         let mut desk = Self::set_up(server).await;
-        let window = desk.open().await;
-        let client = window.client.clone();
-        let told = AssertUnwindSafe(story(&mut desk, window))
-            .catch_unwind()
-            .await;
+        let told = AssertUnwindSafe(async {
+            let window = desk.open().await;
+            story(&mut desk, window).await;
+        });
+        let told = told.catch_unwind().await;
         if let Err(failure) = told {
-            // Whatever window is still there shows what went wrong; a story's own failure is the one to tell of.
-            if let Ok(picture) = client.screenshot().await {
-                keep(&format!("{name}-failed"), &picture);
-            }
-            client.close().await.ok();
+            desk.tell_of_a_failure(name).await;
             desk.put_away().await;
             resume_unwind(failure);
         }
         desk.put_away().await;
+    }
+
+    /// Whatever window is still there shows what went wrong. The story's own failure is the one that counts.
+    #[allow(
+        clippy::print_stdout,
+        reason = "the test harness shows it with the failure"
+    )]
+    async fn tell_of_a_failure(&mut self, name: &str) {
+        if let Some(client) = self.last_opened.take() {
+            if let Ok(picture) = client.screenshot().await {
+                keep(&format!("{name}-failed"), &picture);
+            }
+            client.close().await.ok();
+        }
+        let Ok(reader) = Reader::open(self.data_dir.path()) else {
+            return;
+        };
+        for summary in reader
+            .library()
+            .map(|library| library.sessions)
+            .unwrap_or_default()
+        {
+            let stream = StreamId::Session(summary.session);
+            for event in reader.events(stream, None, usize::MAX).unwrap_or_default() {
+                println!("{event:?}");
+            }
+        }
     }
 
     async fn set_up(server: &ModelServer) -> Self {
@@ -79,9 +103,9 @@ impl Desk {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::inherit())
-            .kill_on_drop(true)
             .spawn()
             .expect("tauri-driver; `cargo xtask setup --window-tests` installs it");
+        within_limit("WebKit's driver to listen", listening(native_port)).await;
         within_limit("tauri-driver to listen", listening(port)).await;
         let kind = match server.dialect() {
             Dialect::Ollama => format!("ollama={}", server.root()),
@@ -92,6 +116,7 @@ impl Desk {
             driver,
             port,
             arguments: vec!["--provider".to_owned(), kind],
+            last_opened: None,
         }
     }
 
@@ -115,6 +140,7 @@ impl Desk {
             .connect(&format!("http://127.0.0.1:{}", self.port))
             .await
             .expect("a session with the app");
+        self.last_opened = Some(client.clone());
         let window = Window { client };
         window.wait_for("composer").await;
         window
@@ -148,18 +174,28 @@ impl Desk {
         assert_eq!(killed, 1, "one process has this data folder");
     }
 
-    /// SIGTERM, so that the driver takes WebKit's driver along.
     async fn put_away(mut self) {
+        self.end_driver();
+        within_limit("tauri-driver to end", self.driver.wait())
+            .await
+            .expect("it ends");
+    }
+
+    /// SIGTERM, so that the driver takes WebKit's driver along.
+    fn end_driver(&self) {
         if let Some(id) = self.driver.id() {
-            Command::new("kill")
+            let kill = std::process::Command::new("kill")
                 .arg(id.to_string())
-                .status()
-                .await
-                .expect("kill runs");
-            within_limit("tauri-driver to end", self.driver.wait())
-                .await
-                .expect("it ends");
+                .status();
+            kill.expect("kill runs");
         }
+    }
+}
+
+/// For a story that cannot even begin.
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.end_driver();
     }
 }
 
