@@ -16,10 +16,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Tauri refuses to compile without the folder, and checks, editors and clippy need no page.
     fs::create_dir_all(PAGE)?;
     if !Path::new(PAGE).join("index.html").exists() {
-        println!("cargo:warning=the page is not built, so the window will be empty: `cargo xtask run`");
+        println!(
+            "cargo:warning=the page is not built, so the window will be empty: `cargo xtask run`"
+        );
     }
-    let attributes = tauri_build::Attributes::new()
-        .capabilities_path_pattern("./src-tauri/capabilities/**/*");
+    let attributes =
+        tauri_build::Attributes::new().capabilities_path_pattern("./src-tauri/capabilities/**/*");
     tauri_build::try_build(attributes)?;
     Ok(())
 }
