@@ -275,6 +275,7 @@ async fn silence_before_the_first_event_is_not_silence_after_it() {
                 "IdleTimeout" => world.limits.gap,
                 _ => world.limits.first_event,
             };
+            window.sees("you: Hello?").await;
             window.sees(said).await;
             world.clock.until_armed(limit).await;
             world.clock.advance(limit - Duration::from_millis(1));
