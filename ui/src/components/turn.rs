@@ -133,7 +133,8 @@ fn scar_view(
     let report = StoredValue::new(failure);
     Some(view! {
         <div class=class data-testid="scar">
-            <p class="scar-words">
+            // The status line's last word: what it said while the turn ran, it says now of its end.
+            <p class="scar-words" data-testid=move || is_last.get().then_some("status")>
                 <span class="scar-said">{said}</span>
                 {at.map(|at| view! { <span class="scar-at">{format!(", {at}")}</span> })}
                 {again_at.map(|at| again_words(at, ipc::wall()))}
