@@ -24,6 +24,14 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
+/// Ready when the sleep is over; never without one.
+pub(crate) async fn ready(sleep: Option<&mut Sleep>) {
+    match sleep {
+        Some(sleep) => sleep.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The machine's clocks.
 #[derive(Debug)]
 pub struct SystemClock {

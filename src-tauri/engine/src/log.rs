@@ -29,6 +29,7 @@ use crate::clock::Clock;
 pub use database::OpenError;
 pub(crate) use database::{Access, FILE_NAME};
 pub(crate) use reader::{PageLimit, Reads, Snapshot};
+pub(crate) use recovery::results_for_open_calls;
 
 /// How many commits may wait for the writer. Full: whoever wants to commit waits, a turn stops reading its socket,
 /// and the disk sets the pace, not memory.

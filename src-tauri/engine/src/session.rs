@@ -21,8 +21,12 @@ use protocol::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    clock::ready,
     engine::Shared,
-    log::{Append, Commit, CommitError, Derived, Durability, Head, OpDigest, OpStamp, ReadError},
+    log::{
+        Append, Commit, CommitError, Derived, Durability, Head, OpDigest, OpStamp, ReadError,
+        results_for_open_calls,
+    },
     sample,
     status::PhaseSetter,
     turn::{self, TurnCx, TurnEnd},
@@ -142,7 +146,7 @@ impl Session {
 
     async fn serve(&mut self) {
         loop {
-            let retry = self
+            let mut retry = self
                 .unsaved
                 .is_some()
                 .then(|| self.shared.clock.sleep(RETRY_SAVE));
@@ -153,7 +157,7 @@ impl Session {
                     Some(input) => self.handle(input).await,
                     None => return,
                 },
-                () = ready(retry) => self.save_unsaved().await,
+                () = ready(retry.as_mut()) => self.save_unsaved().await,
             }
         }
     }
@@ -395,32 +399,16 @@ impl Session {
                 return Vec::new();
             }
         };
-        let has_result = |item: ItemId| {
-            closing.iter().any(|b| {
-                matches!(b, EventBody::ToolCallFinished { item: closed, .. } if *closed == item)
+        let closed = |item: Option<ItemId>| {
+            closing.iter().any(|body| {
+                matches!(body, EventBody::ToolCallFinished { .. }) && body.item() == item
             })
         };
-        let mut results = Vec::new();
-        for item in view.iter().flat_map(|view| &view.items) {
-            let ItemBody::ToolCall { state, .. } = &item.body else {
-                continue;
-            };
-            let effect = match state {
-                protocol::ToolState::Requested => protocol::Effect::None,
-                protocol::ToolState::Running { .. } => protocol::Effect::Unknown,
-                protocol::ToolState::Finished { .. } => continue,
-            };
-            if !has_result(item.item) {
-                let outcome = protocol::ToolOutcome::Abandoned;
-                let body = EventBody::ToolCallFinished {
-                    item: item.item,
-                    outcome,
-                    effect,
-                };
-                results.push((Some(turn), body));
-            }
-        }
+        let results = view.iter().flat_map(results_for_open_calls);
         results
+            .filter(|body| !closed(body.item()))
+            .map(|body| (Some(turn), body))
+            .collect()
     }
 
     async fn save_unsaved(&mut self) {
@@ -1000,13 +988,6 @@ async fn ended(running: Option<&mut Running>) -> Option<TurnEnd> {
     match running {
         // A sender dropped without an end is the backstop's case.
         Some(running) => (&mut running.ended).await.ok(),
-        None => std::future::pending().await,
-    }
-}
-
-async fn ready(sleep: Option<crate::clock::Sleep>) {
-    match sleep {
-        Some(sleep) => sleep.await,
         None => std::future::pending().await,
     }
 }

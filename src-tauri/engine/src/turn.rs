@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    clock::{Clock, Sleep},
+    clock::{Clock, Sleep, ready},
     context,
     gateway::{AttemptError, Gateway, Limits, ModelEvent, ModelRequest, Retry, StepEnd},
     log::{PageLimit, Reads},
@@ -369,7 +369,7 @@ impl Driver {
     async fn next_inputs(&mut self) -> Vec<Input> {
         loop {
             let now = self.cx.clock.monotonic();
-            let flush = self
+            let mut flush = self
                 .text
                 .due_at(now)
                 .map(|at| self.cx.clock.sleep_until(at));
@@ -386,7 +386,7 @@ impl Driver {
                 event = recv(events.as_mut()) => News::Attempt(event),
                 () = ready(wait) => News::WaitOver,
                 Some(ended) = self.tools.join_next_with_id() => News::Tool(ended),
-                () = ready(flush) => News::FlushDue,
+                () = ready(flush.as_mut()) => News::FlushDue,
             };
             match news {
                 News::Cancelled(cause) => return self.before_cancel(cause).await,
@@ -559,13 +559,6 @@ pub(crate) fn panicked() -> Failure {
         FailureCode::Panicked,
         "Holdfast hit a bug in this turn; nothing else is affected. Trying again may work.",
     )
-}
-
-async fn ready<F: Future<Output = ()> + Unpin>(sleep: Option<F>) {
-    match sleep {
-        Some(sleep) => sleep.await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn recv(events: Option<&mut &mut mpsc::Receiver<ModelEvent>>) -> Option<ModelEvent> {

@@ -5,7 +5,7 @@
 
 use protocol::{
     Boot, Effect, EventBody, InterruptedWhy, ItemBody, OutcomeKind, StreamId, Timestamp,
-    ToolOutcome, ToolState, TurnId, TurnOutcome,
+    ToolOutcome, ToolState, TurnId, TurnOutcome, TurnView,
 };
 use rusqlite::{Connection, TransactionBehavior, params};
 use transcript::fold_turn;
@@ -59,22 +59,10 @@ fn closing(db: &Connection, key: i64, stream: StreamId, turn: TurnId) -> rusqlit
     let outcome = TurnOutcome::Interrupted {
         why: InterruptedWhy::Crash,
     };
-    let mut bodies = Vec::new();
-    for item in fold_turn(&events).iter().flat_map(|view| &view.items) {
-        let ItemBody::ToolCall { state, .. } = &item.body else {
-            continue;
-        };
-        let effect = match state {
-            ToolState::Requested => Effect::None,
-            ToolState::Running { .. } => Effect::Unknown,
-            ToolState::Finished { .. } => continue,
-        };
-        bodies.push(EventBody::ToolCallFinished {
-            item: item.item,
-            outcome: ToolOutcome::Abandoned,
-            effect,
-        });
-    }
+    let mut bodies: Vec<EventBody> = fold_turn(&events)
+        .iter()
+        .flat_map(results_for_open_calls)
+        .collect();
     bodies.push(EventBody::TurnEnded {
         outcome: outcome.clone(),
     });
@@ -109,4 +97,26 @@ fn closing(db: &Connection, key: i64, stream: StreamId, turn: TurnId) -> rusqlit
         derived: vec![Derived::Head { stream, head }],
         op: None,
     })
+}
+
+/// The results of the calls that a turn leaves behind when it ends under them: each call gets exactly one.
+pub(crate) fn results_for_open_calls(turn: &TurnView) -> Vec<EventBody> {
+    let open = turn.items.iter().filter_map(|item| {
+        let ItemBody::ToolCall { state, .. } = &item.body else {
+            return None;
+        };
+        let effect = match state {
+            ToolState::Requested => Effect::None,
+            // It had started, and nobody saw it end.
+            ToolState::Running { .. } => Effect::Unknown,
+            ToolState::Finished { .. } => return None,
+        };
+        let outcome = ToolOutcome::Abandoned;
+        Some(EventBody::ToolCallFinished {
+            item: item.item,
+            outcome,
+            effect,
+        })
+    });
+    open.collect()
 }
