@@ -96,7 +96,8 @@ impl Page {
 
     /// The next page in the same window: what a reload leaves. Whatever this page followed is not told.
     pub async fn reload(&self) -> Self {
-        Self::load(&self.inner.line, &self.inner.window).await
+        let clock = Arc::clone(&self.inner.clock);
+        Self::load_with_clock(&self.inner.line, &self.inner.window, clock).await
     }
 
     /// Says hello again, as a living page does that finds itself superseded.
@@ -168,6 +169,11 @@ impl Page {
             .line
             .submit(OpId::from_bits(random_u128()), op)
             .await
+    }
+
+    /// From now on the line is good.
+    pub fn mend(&self) {
+        self.inner.faults.change(VecDeque::clear);
     }
 
     /// Waits until every fault has met its call.

@@ -403,3 +403,79 @@ async fn stopping_closes_our_socket_and_keeps_what_was_said() {
         }
     }
 }
+
+/// Where a chaotic story goes next; the same seed goes the same way.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, sides: u64) -> u64 {
+        // xorshift64: any state but 0 will do.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_lost_doubled_or_reloaded_the_text_is_whole_in_the_end() {
+    const PIECES: u64 = 10;
+    for seed in 1..=12 {
+        let mut dice = Dice(0x9e37_79b9_7f4a_7c15_u64.rotate_left(seed));
+        let server = ModelServer::start(Dialect::Ollama);
+        let world = World::new().await;
+        let pieces = (0..PIECES).map(|n| format!("piece{n} "));
+        let answer = pieces
+            .clone()
+            .fold(Answer::new(Dialect::Ollama), |answer, piece| {
+                answer.says(&piece).gate(&piece)
+            });
+        server.script(answer.ends());
+        let session = world.begin(&server, "Count.").await;
+        let clock = TestClock::default();
+        let mut page = Page::load_with_clock(&world.line, "main", Arc::new(clock.clone())).await;
+        let mut window = page.follow_with_witness(session, world.data_dir());
+        let calm = Page::load(&world.line, "a calm window")
+            .await
+            .follow(session);
+        for piece in pieces.clone() {
+            for _ in 0..dice.below(3) {
+                let kind = match dice.below(3) {
+                    0 => CallKind::Attach,
+                    _ => CallKind::Poll,
+                };
+                let fault = match dice.below(4) {
+                    0 => Fault::LoseCall,
+                    1 => Fault::LoseAnswer,
+                    2 => Fault::DoubleAnswer,
+                    _ => Fault::DoubleCall,
+                };
+                page.fault(kind, fault);
+            }
+            if dice.below(4) == 0 {
+                page.mend();
+                page = page.reload().await;
+                window = page.follow_with_witness(session, world.data_dir());
+            }
+            server.arrived(&piece).await;
+            world.flush_until(&calm, &piece).await;
+            server.release(&piece);
+        }
+        page.mend();
+        let text = loop {
+            tokio::select! {
+                biased;
+                text = window.until_idle() => break text,
+                () = window.until_state(LinkState::NeedsManual) => window.retry(),
+                () = clock.fire_next_within(transcript_limit()) => {}
+            }
+        };
+        let said: String = pieces.collect();
+        assert_eq!(
+            text,
+            format!("you: Count.\nmodel: {said}\n(completed)\n"),
+            "seed {seed}"
+        );
+        judge(&world, session, &[&window, &calm]).await;
+    }
+}
