@@ -2,6 +2,11 @@
 //!
 //! A sample's file is named after its kind in snake case; further samples of a kind have a word after a dot
 //! (`turn_ended.failed.json`).
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a sample that cannot be read has failed its test, in helpers too"
+)]
 
 use std::{collections::BTreeMap, fs, path::Path};
 
