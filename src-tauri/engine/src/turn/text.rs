@@ -75,7 +75,7 @@ impl TextBuffer {
         )
     }
 
-    /// Notes that a commit happened, and with it whatever had left.
+    /// Notes that text was committed.
     pub(super) fn flushed_at(&mut self, now: Duration) {
         self.flushed_at = Some(now);
     }

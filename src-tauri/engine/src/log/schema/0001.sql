@@ -63,6 +63,16 @@ CREATE TABLE drafts (
     at      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Where each turn begins, and whether a rewind took it out of the conversation: an index of the events, written in
+-- their transactions; one that lacks turns is made anew when the engine opens.
+CREATE TABLE turns (
+    stream    INTEGER NOT NULL REFERENCES streams (stream),
+    turn      INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL,
+    hidden    INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (stream, turn)
+) STRICT, WITHOUT ROWID;
+
 -- Caches.
 
 -- A session's header, as of the event it names.
@@ -71,15 +81,6 @@ CREATE TABLE heads (
     as_of  INTEGER NOT NULL,
     body   TEXT NOT NULL
 ) STRICT;
-
--- Where each turn begins, and whether a rewind took it out of the conversation.
-CREATE TABLE turns (
-    stream    INTEGER NOT NULL REFERENCES streams (stream),
-    turn      INTEGER NOT NULL,
-    first_seq INTEGER NOT NULL,
-    hidden    INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (stream, turn)
-) STRICT, WITHOUT ROWID;
 
 -- Finished turns, folded.
 CREATE TABLE turn_views (
