@@ -35,6 +35,8 @@ const SLOTS: &str = "2";
 const BATCH_TOKENS: &str = "256";
 /// Two threads on a busy machine of two cores wait for each other and are far slower than one.
 const THREADS: &str = "1";
+/// A model this small soon says the same for ever; a higher penalty makes it say nonsense.
+const REPEAT_PENALTY: &str = "1.15";
 /// A cold start from a slow disk; usually it takes half a second.
 const HEALTH_WAIT: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -86,6 +88,7 @@ impl ModelServer {
             "--kv-unified",
         ]);
         command.args(["--threads", THREADS, "--threads-batch", THREADS]);
+        command.args(["--repeat-penalty", REPEAT_PENALTY]);
         command.args([
             "--batch-size",
             BATCH_TOKENS,
