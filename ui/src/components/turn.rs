@@ -108,6 +108,8 @@ fn scar_view(
         | TurnOutcome::Interrupted { .. } => None,
     };
     let said = words::scar(&outcome).or_else(|| badge.map(str::to_owned))?;
+    // The time follows, so the sentence ends after it.
+    let said = said.trim_end_matches('.').to_owned();
     let class = match &outcome {
         TurnOutcome::Failed { .. } => "scar is-failed",
         TurnOutcome::Completed { .. }

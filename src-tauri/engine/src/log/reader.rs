@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use protocol::{Event, OpId, Receipt, Seq, SessionId, StreamId, Timestamp, TurnId, TurnView};
+use protocol::{
+    Event, ItemId, OpId, Receipt, Seq, SessionId, StreamId, Timestamp, TurnId, TurnView,
+};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use transcript::fold_turn;
 
@@ -346,13 +348,24 @@ pub(super) fn head_of(db: &Connection, key: i64) -> rusqlite::Result<Head> {
         .filter(|head| head.count <= count)
         .unwrap_or_else(Head::empty);
     if head.count < count {
+        let since = head.count as i64;
+        // A running turn is mostly text, and text moves nothing in a header but its counts.
         let mut statement = db.prepare_cached(
-            "SELECT seq, at, turn, kind, body FROM events WHERE stream = ?1 AND seq > ?2 ORDER BY seq",
+            "SELECT seq, at, turn, kind, body FROM events
+             WHERE stream = ?1 AND seq > ?2 AND kind <> 'TextAppended' ORDER BY seq",
         )?;
-        let mut rows = statement.query(params![key, head.count as i64])?;
+        let mut rows = statement.query(params![key, since])?;
         while let Some(row) = rows.next()? {
             let event = codec::event_of(row)?;
+            head.count = event.seq.get().saturating_sub(1);
             head.apply(event.turn, &event.body);
+        }
+        head.count = count;
+        let last_item: Option<i64> = db
+            .prepare_cached("SELECT max(item) FROM events WHERE stream = ?1 AND seq > ?2")?
+            .query_row(params![key, since], |r| r.get(0))?;
+        if let Some(item) = last_item {
+            head.next_item = head.next_item.max(ItemId::new(item.unsigned_abs()).next());
         }
     }
     Ok(head)
