@@ -108,8 +108,6 @@ fn scar_view(
         | TurnOutcome::Interrupted { .. } => None,
     };
     let said = words::scar(&outcome).or_else(|| badge.map(str::to_owned))?;
-    // The time follows, so the sentence ends after it.
-    let said = said.trim_end_matches('.').to_owned();
     let class = match &outcome {
         TurnOutcome::Failed { .. } => "scar is-failed",
         TurnOutcome::Completed { .. }
@@ -138,7 +136,7 @@ fn scar_view(
             // The status line's last word: what it said while the turn ran, it says now of its end.
             <p class="scar-words" data-testid=move || is_last.get().then_some("status")>
                 <span class="scar-said">{said}</span>
-                {at.map(|at| view! { <span class="scar-at">{format!(", {at}")}</span> })}
+                {at.map(|at| view! { <span class="scar-at">{format!(" · {at}")}</span> })}
                 {again_at.map(|at| again_words(at, ipc::wall()))}
             </p>
             {move || {
