@@ -34,6 +34,9 @@ pub(crate) fn moment(at: Timestamp, now: Timestamp) -> String {
     format!("{year}-{month:02}-{day:02}, {time}")
 }
 
+/// A shorter time is not worth a word.
+pub(crate) const NOTICED_MS: u64 = 50;
+
 /// "0.8 s", "14 s", "2 min 5 s"
 pub(crate) fn duration(ms: u64) -> String {
     match ms {

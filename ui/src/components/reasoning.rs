@@ -28,7 +28,11 @@ pub(crate) fn Reasoning(reasoning: ReasoningCell) -> impl IntoView {
         match reasoning.ended_at.get() {
             Some(ended_at) => {
                 let took_ms = ended_at.millis_since(began_at);
-                format!("Thought for {}", calendar::duration(took_ms))
+                if took_ms < calendar::NOTICED_MS {
+                    "Thought".to_owned()
+                } else {
+                    format!("Thought for {}", calendar::duration(took_ms))
+                }
             }
             None => {
                 let took_ms = ipc::wall().millis_since(began_at);

@@ -356,9 +356,12 @@ fn facts(head: &TurnHead) -> String {
             });
         }
     }
-    if let Some(ended_at) = head.ended_at {
-        facts.push(calendar::duration(ended_at.millis_since(head.started_at)));
-    }
+    let took_ms = head.ended_at.map(|at| at.millis_since(head.started_at));
+    facts.extend(
+        took_ms
+            .filter(|ms| *ms >= calendar::NOTICED_MS)
+            .map(calendar::duration),
+    );
     facts.join(" · ")
 }
 
