@@ -54,6 +54,10 @@ impl ModelServer {
         let home = home()?;
         let installed = install(&home)?;
 
+        let models = home.join("models.ini");
+        fs::write(&models, models_file(&installed.model))
+            .map_err(|error| Failure::io("could not write the list of models", &error))?;
+
         let port = free_port()?;
         let log_path = home.join("server.log");
         let (log, also_log) = File::create(&log_path)
@@ -70,23 +74,17 @@ impl ModelServer {
             "--offline",
             "--no-ui",
         ]);
-        command
-            .args([
-                "--device",
-                "none",
-                "--no-mmproj",
-                "--alias",
-                MODEL_NAME,
-                "--model",
-            ])
-            .arg(&installed.model);
         command.args([
-            "--ctx-size",
-            CONTEXT_TOKENS,
+            "--device",
+            "none",
+            "--no-mmproj",
             "--parallel",
             SLOTS,
             "--kv-unified",
         ]);
+        command
+            .args(["--models-max", "1", "--models-preset"])
+            .arg(&models);
         command.args(["--threads", THREADS, "--threads-batch", THREADS]);
         command.args(["--repeat-penalty", REPEAT_PENALTY]);
         command.args([
@@ -117,6 +115,14 @@ impl ModelServer {
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/v1", self.port)
     }
+}
+
+/// Told its models by name, the server refuses any other one, as every larger server does.
+fn models_file(model: &Path) -> String {
+    let model = model.display();
+    format!(
+        "version = 1\n\n[{MODEL_NAME}]\nmodel = {model}\nctx-size = {CONTEXT_TOKENS}\nload-on-startup = true\n"
+    )
 }
 
 fn fits_this_machine() -> Result<()> {
@@ -292,17 +298,20 @@ fn wait_until_healthy(server: &Owned, port: u16, log: &Path) -> Result<()> {
     Ok(())
 }
 
+/// It answers, and its model is loaded.
 fn is_healthy(port: u16) -> bool {
-    let ask = || -> std::io::Result<String> {
-        let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        socket.set_read_timeout(Some(ANSWER_WAIT))?;
-        socket
-            .write_all(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer)?;
-        Ok(answer)
-    };
-    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    answer(port, "/health").is_ok_and(|health| health.starts_with("HTTP/1.1 200"))
+        && answer(port, "/v1/models").is_ok_and(|models| models.contains("\"value\":\"loaded\""))
+}
+
+fn answer(port: u16, path: &str) -> std::io::Result<String> {
+    let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    socket.set_read_timeout(Some(ANSWER_WAIT))?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 #[cfg(test)]
