@@ -35,8 +35,16 @@ const SLOTS: &str = "2";
 const BATCH_TOKENS: &str = "256";
 /// Two threads on a busy machine of two cores wait for each other and are far slower than one.
 const THREADS: &str = "1";
-/// A model this small soon says the same for ever; a higher penalty makes it say nonsense.
-const REPEAT_PENALTY: &str = "1.15";
+/// So small a model rambles when it is warm, and says the same for ever when nothing keeps it from that:
+/// with these its answers come to an end by themselves. A request that says otherwise is obeyed.
+const SAMPLING: [&str; 6] = [
+    "--temp",
+    "0.2",
+    "--repeat-penalty",
+    "1.1",
+    "--predict",
+    "512",
+];
 /// A cold start from a slow disk; usually it takes half a second.
 const HEALTH_WAIT: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -86,7 +94,7 @@ impl ModelServer {
             .args(["--models-max", "1", "--models-preset"])
             .arg(&models);
         command.args(["--threads", THREADS, "--threads-batch", THREADS]);
-        command.args(["--repeat-penalty", REPEAT_PENALTY]);
+        command.args(SAMPLING);
         command.args([
             "--batch-size",
             BATCH_TOKENS,
