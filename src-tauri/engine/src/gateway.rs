@@ -58,6 +58,8 @@ struct Inner {
     keys: Arc<dyn Keys>,
     /// Addresses of old servers that refuse `stream_options`; asked without from then on.
     plain: Mutex<BTreeSet<String>>,
+    /// Models, each with its server's address, that refuse to be told of tools; asked without from then on.
+    toolless: Mutex<BTreeSet<(String, String)>>,
 }
 
 /// The gateway could not be set up.
@@ -78,6 +80,7 @@ impl Gateway {
             dialer: Dialer::new(clock)?,
             keys,
             plain: Mutex::default(),
+            toolless: Mutex::default(),
         })))
     }
 
@@ -89,6 +92,31 @@ impl Gateway {
     /// # Errors
     /// Every other end than the dialect's own end marker, in words, and whether another attempt may help.
     pub async fn stream(
+        &self,
+        provider: &Provider,
+        request: &ModelRequest,
+        limits: &Limits,
+        out: &mpsc::Sender<ModelEvent>,
+    ) -> Result<StepEnd, AttemptError> {
+        let key = (provider.base_url.clone(), request.model.clone());
+        let bare = || ModelRequest {
+            tools: Vec::new(),
+            ..request.clone()
+        };
+        if request.tools.is_empty() || self.toolless().contains(&key) {
+            return self.ask(provider, &bare(), limits, out).await;
+        }
+        match self.ask(provider, request, limits, out).await {
+            // A model that knows no tools still answers in words: it is asked once more, without them.
+            Err(error) if failure::refuses_tools(&error.failure) => {
+                self.toolless().insert(key);
+                self.ask(provider, &bare(), limits, out).await
+            }
+            end => end,
+        }
+    }
+
+    async fn ask(
         &self,
         provider: &Provider,
         request: &ModelRequest,
@@ -186,6 +214,13 @@ impl Gateway {
 
     fn is_plain(&self, provider: &Provider) -> bool {
         self.plain().contains(&provider.base_url)
+    }
+
+    fn toolless(&self) -> std::sync::MutexGuard<'_, BTreeSet<(String, String)>> {
+        self.0
+            .toolless
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn plain(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {

@@ -48,6 +48,9 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(4);
 /// An attachment that is lost again and again is not a blip.
 const ATTACHES_MAX: u32 = 4;
 
+/// Polls in a row that find the turn unsaved: the disk is given a quarter of a minute to recover.
+const UNSAVED_POLLS_MAX: u32 = 2;
+
 /// Asks, prints the answer, and says how that ended.
 pub(crate) async fn ask(data_dir: &Path, question: Question) -> Exit {
     let margin = Margin::of_this_process();
@@ -175,6 +178,10 @@ enum Refused {
     NoTurn,
     #[error("the answer came with holes; `holdfast show` has what is stored")]
     Gap,
+    #[error(
+        "the answer cannot be saved, so waiting for its end makes no sense; what was saved is in `holdfast show`"
+    )]
+    NotSaved,
 }
 
 impl Refused {
@@ -187,9 +194,12 @@ impl Refused {
         conversation.margin.complain(self);
         match self {
             Self::Engine(report) if report.code == ErrorCode::ShuttingDown => Exit::Stopped,
-            Self::Session(_) | Self::Choice(_) | Self::Engine(_) | Self::NoTurn | Self::Gap => {
-                Exit::Failed
-            }
+            Self::Session(_)
+            | Self::Choice(_)
+            | Self::Engine(_)
+            | Self::NoTurn
+            | Self::Gap
+            | Self::NotSaved => Exit::Failed,
         }
     }
 }
@@ -271,19 +281,30 @@ impl Conversation {
         answer: &mut Answer,
     ) -> Result<TurnOutcome, Refused> {
         let mut attaches = 1;
+        let mut unsaved = 0;
         loop {
             if let Some(outcome) = answer.outcome.take() {
                 return Ok(outcome);
             }
+            if unsaved > UNSAVED_POLLS_MAX {
+                return Err(Refused::NotSaved);
+            }
             match self.engine.poll(following.request()).await {
-                Ok(batch) => match following.take(&batch, answer).await {
-                    Applied::All => {}
-                    Applied::Gap if attaches < ATTACHES_MAX => {
-                        attaches += 1;
-                        self.attach_again(page, session, following, answer).await?;
+                Ok(batch) => {
+                    let not_saving = batch
+                        .status
+                        .as_ref()
+                        .is_some_and(|status| matches!(status.phase, Phase::NotSaving { .. }));
+                    unsaved = if not_saving { unsaved + 1 } else { 0 };
+                    match following.take(&batch, answer).await {
+                        Applied::All => {}
+                        Applied::Gap if attaches < ATTACHES_MAX => {
+                            attaches += 1;
+                            self.attach_again(page, session, following, answer).await?;
+                        }
+                        Applied::Gap => return Err(Refused::Gap),
                     }
-                    Applied::Gap => return Err(Refused::Gap),
-                },
+                }
                 Err(report) => match report.code {
                     ErrorCode::UnknownEpoch if attaches < ATTACHES_MAX => {
                         attaches += 1;

@@ -151,6 +151,12 @@ impl Answer {
         }
     }
 
+    /// Something is wrong that was seen before the end marker, and is known only now: the answer is not whole.
+    pub(super) fn spoil(&mut self, fault: Fault) {
+        self.ended = None;
+        self.fault.get_or_insert(fault);
+    }
+
     /// The verdict at the end of the bytes.
     pub(super) fn finish(mut self) -> Verdict {
         let mut events = Vec::new();

@@ -804,5 +804,44 @@ fn http_date(text: &str) -> Option<i64> {
     Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
+/// Whether a server refused a request only because it offered tools: Ollama's "does not support tools", llama.cpp's
+/// "tools param requires --jinja flag", vLLM's "requires --enable-auto-tool-choice" and their like.
+pub(super) fn refuses_tools(failure: &Failure) -> bool {
+    let said = failure
+        .detail
+        .as_deref()
+        .unwrap_or(&failure.message)
+        .to_lowercase();
+    let of_request = match failure.code {
+        FailureCode::BadRequest | FailureCode::ProviderError => true,
+        FailureCode::ConnectFailed
+        | FailureCode::KeyRejected
+        | FailureCode::ModelNotFound
+        | FailureCode::ModelLoadFailed
+        | FailureCode::FirstTokenTimeout
+        | FailureCode::IdleTimeout
+        | FailureCode::TurnTimeout
+        | FailureCode::StreamCut
+        | FailureCode::BadStream
+        | FailureCode::EmptyResponse
+        | FailureCode::RateLimited
+        | FailureCode::QuotaExceeded
+        | FailureCode::ContextOverflow
+        | FailureCode::AllCandidatesFailed
+        | FailureCode::ToolLoop
+        | FailureCode::Panicked
+        | FailureCode::Aborted => false,
+    };
+    let of_tools = [
+        "support tools",
+        "support tool",
+        "tools param",
+        "tool choice",
+        "tool-choice",
+        "function calling",
+    ];
+    of_request && of_tools.iter().any(|words| said.contains(words))
+}
+
 #[cfg(test)]
 mod tests;

@@ -119,7 +119,15 @@ impl Said {
     }
 
     fn read_at(value: &Value, depth: usize) -> Option<Self> {
+        if let Value::Array(list) = value {
+            // Google's servers wrap an error into a list.
+            return list
+                .first()
+                .filter(|_| depth < DEPTH_MAX)
+                .and_then(|first| Self::read_at(first, depth.saturating_add(1)));
+        }
         let fields = value.as_object()?;
+        let is_number = |name: &str| fields.get(name).is_some_and(Value::is_u64);
         match fields.get("error").or_else(|| fields.get("errors")) {
             Some(Value::Null | Value::Bool(false)) => return None,
             Some(Value::String(text)) if text.is_empty() => return None,
@@ -128,6 +136,10 @@ impl Said {
         }
         if fields.get("object").and_then(Value::as_str) == Some("error")
             || fields.get("type").and_then(Value::as_str) == Some("error")
+            // A gateway's own words, bare. In a model's frame `message` is an object.
+            || (fields.get("message").is_some_and(Value::is_string)
+                && (is_number("code") || is_number("status"))
+                && !fields.contains_key("choices"))
         {
             return Some(Self::inner(value, depth));
         }

@@ -112,6 +112,8 @@ pub(super) struct Decoder {
     done: bool,
     /// Words between the frames.
     stray: String,
+    /// Whether some of it came before the end marker.
+    stray_before_end: bool,
 }
 
 /// What the body turned out to be, by its first byte.
@@ -140,6 +142,7 @@ impl Decoder {
             framed: false,
             done: false,
             stray: String::new(),
+            stray_before_end: false,
         }
     }
 
@@ -197,10 +200,16 @@ impl Decoder {
         if !self.stray.is_empty() {
             let stray = std::mem::take(&mut self.stray);
             let words = self.framed || stray.starts_with("proxy error");
-            self.answer.fail(match Kind::of(&stray) {
+            let fault = match Kind::of(&stray) {
                 Kind::Text if words => Fault::Said(Said::words(&stray)),
                 Kind::Text | Kind::Page | Kind::Json => Fault::Unreadable(Unreadable::new(&stray)),
-            });
+            };
+            if self.stray_before_end {
+                // A frame that lost its head, or a proxy's words: what they stand for is missing from the answer.
+                self.answer.spoil(fault);
+            } else {
+                self.answer.fail(fault);
+            }
         }
         let mut verdict = self.answer.finish();
         events.append(&mut verdict.events);
@@ -258,6 +267,7 @@ impl Decoder {
     }
 
     fn keep_stray(&mut self, line: &str) {
+        self.stray_before_end |= !self.answer.is_over();
         if !self.stray.is_empty() && self.stray.len() < EXCERPT_BYTES_MAX {
             self.stray.push('\n');
         }

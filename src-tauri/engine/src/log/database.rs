@@ -93,6 +93,14 @@ pub enum OpenError {
         #[source]
         source: rusqlite::Error,
     },
+    /// Emptied under a write-ahead log that still holds conversations; opening it would throw that log away.
+    #[error(
+        "the database {path} is empty, but its write-ahead log beside it is not; nothing was changed: restore a copy from the backups folder, or move both files away to begin anew"
+    )]
+    Emptied {
+        /// The file.
+        path: PathBuf,
+    },
     /// The database cannot be opened, for another reason.
     #[error("cannot open the database {path}: {source}")]
     Database {
@@ -125,6 +133,9 @@ pub enum OpenError {
 /// Opens the database in `dir` for `access`.
 pub(super) fn open(dir: &Path, access: Access, now: Timestamp) -> Result<Connection, OpenError> {
     let path = dir.join(FILE_NAME);
+    if std::fs::metadata(&path).is_ok_and(|file| file.len() == 0) && has_write_ahead_log(&path) {
+        return Err(OpenError::Emptied { path });
+    }
     let flags = match access {
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         Access::Read if !path.exists() => return Err(OpenError::Missing { path }),

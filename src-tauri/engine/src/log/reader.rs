@@ -132,6 +132,7 @@ impl Reads {
                     | OpenError::Missing { .. }
                     | OpenError::Newer { .. }
                     | OpenError::Foreign { .. }
+                    | OpenError::Emptied { .. }
                     | OpenError::Backup { .. }
                     | OpenError::Recovery(_)
                     | OpenError::Thread(_)

@@ -410,3 +410,21 @@ fn a_provider_is_known_by_its_name_model_and_address() {
         "Cannot reach GPU box at 192.168.1.7:11434: no connection within 10 s. Is Ollama running there, and does it listen on the network (OLLAMA_HOST)?"
     );
 }
+
+#[test]
+fn a_refusal_of_tools_is_told_from_other_refusals() {
+    let refused = |code, detail: &str| refuses_tools(&Failure::new(code, "no").with_detail(detail));
+    for detail in [
+        "{\"error\":\"registry.ollama.ai/library/gemma:2b does not support tools\"}",
+        "{\"error\":{\"message\":\"tools param requires --jinja flag\"}}",
+    ] {
+        assert!(
+            refused(FailureCode::BadRequest, detail) && refused(FailureCode::ProviderError, detail)
+        );
+    }
+    assert!(!refused(
+        FailureCode::BadRequest,
+        "option \"num_ctx\" must be of type integer"
+    ));
+    assert!(!refused(FailureCode::StreamCut, "does not support tools"));
+}

@@ -433,3 +433,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_stands_in_for_a_missing_piece_spoils_the_answer_even_before_a_proper_end() {
+    let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    for piece in [
+        "data: [{\"error\":{\"message\":\"gem\",\"code\":400}}]\n\n",
+        "data: {\"code\":500,\"message\":\"Something broke\"}\n\n",
+        "ata: {\"choices\":[{\"delta\":{\"content\":\"NOT \"}}]}\n\n",
+        "<html><body>502 Bad Gateway</body></html>\n\n",
+    ] {
+        let got = openai(&format!("{A}{piece}{end}"));
+        assert_eq!(got.answer(), "a", "{piece}");
+        assert!(got.end.is_err(), "{piece}: {:?}", got.end);
+    }
+}
