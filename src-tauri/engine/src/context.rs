@@ -74,12 +74,12 @@ fn tell(turn: &TurnView, out: &mut Vec<Message>) {
                 let call_id = format!("call_{}", item.item);
                 answer.calls.push(CallMade {
                     call_id: call_id.clone(),
-                    name: name.clone(),
+                    name: sendable(name),
                     arguments: object_or_empty(arguments),
                 });
                 answer.results.push(Message::ToolResult {
                     call_id,
-                    name: name.clone(),
+                    name: sendable(name),
                     text: result_text(state),
                 });
             }
@@ -100,6 +100,21 @@ fn tell(turn: &TurnView, out: &mut Vec<Message>) {
         answer.text.push_str(&note);
     }
     answer.finish(out);
+}
+
+/// A name as servers take it back. One the model left out, or made of other signs, would be refused in every later request.
+fn sendable(name: &str) -> String {
+    if name.is_empty() {
+        return "unnamed".to_owned();
+    }
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') {
+            c
+        } else {
+            '_'
+        }
+    };
+    name.chars().map(plain).collect()
 }
 
 /// Arguments that no server would take back are not sent back; the result says what was wrong with them.
@@ -155,5 +170,23 @@ fn note(outcome: &TurnOutcome) -> Option<String> {
         TurnOutcome::Interrupted { .. } => {
             Some("[This answer was interrupted here and is not complete.]".to_owned())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_never_sent_back_under_a_name_that_servers_refuse() {
+        assert_eq!(sendable(""), "unnamed");
+        assert_eq!(sendable("current_time"), "current_time");
+        assert_eq!(sendable("weather in Zürich"), "weather_in_Z_rich");
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_are_sent_back_as_none() {
+        assert_eq!(object_or_empty(r#"{"a":1}mul{"b":2}"#), "{}");
+        assert_eq!(object_or_empty(r#"{"a":1}"#), r#"{"a":1}"#);
     }
 }

@@ -198,9 +198,9 @@ impl Decoder {
             if let Some(calls) = message.get("tool_calls").and_then(Value::as_array) {
                 for call in calls {
                     self.answer.call(call, out);
+                    // Here a call is never sent in pieces, so the next one is another, however alike.
+                    self.answer.calls_are_whole(out);
                 }
-                // Here a call is never sent in pieces.
-                self.answer.calls_are_whole(out);
             }
         }
         if frame.get("done").and_then(Value::as_bool) == Some(true) {

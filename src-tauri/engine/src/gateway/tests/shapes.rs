@@ -448,3 +448,13 @@ fn what_stands_in_for_a_missing_piece_spoils_the_answer_even_before_a_proper_end
         assert!(got.end.is_err(), "{piece}: {:?}", got.end);
     }
 }
+
+#[test]
+fn two_alike_calls_of_an_ollama_are_two() {
+    let call = json!({"function":{"name":"roll","arguments":{"sides":6}}});
+    let frame =
+        json!({"message":{"role":"assistant","content":"","tool_calls":[call, call]},"done":false});
+    let end = json!({"message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"});
+    let got = ollama(&format!("{frame}\n{end}\n"));
+    assert_eq!(got.calls(), [("roll", r#"{"sides":6}"#); 2]);
+}
