@@ -99,11 +99,14 @@ impl Gateway {
         out: &mpsc::Sender<ModelEvent>,
     ) -> Result<StepEnd, AttemptError> {
         let key = (provider.base_url.clone(), request.model.clone());
+        if request.tools.is_empty() {
+            return self.ask(provider, request, limits, out).await;
+        }
         let bare = || ModelRequest {
             tools: Vec::new(),
             ..request.clone()
         };
-        if request.tools.is_empty() || self.toolless().contains(&key) {
+        if self.toolless().contains(&key) {
             return self.ask(provider, &bare(), limits, out).await;
         }
         match self.ask(provider, request, limits, out).await {

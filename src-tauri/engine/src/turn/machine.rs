@@ -286,27 +286,11 @@ impl Machine {
         match stop {
             Some(stop) => {
                 // Calls of a cut step never run: half an argument list may happen to parse.
-                for call in std::mem::take(&mut self.calls) {
-                    out.push(finished(
-                        call.item,
-                        ToolOutcome::NotRun {
-                            why: "the answer was cut before the call".into(),
-                        },
-                        ToolEffect::None,
-                    ));
-                }
+                self.leave_calls("the answer was cut before the call", out);
                 self.end(TurnOutcome::Completed { stop }, out);
             }
             None if self.step >= STEPS_MAX => {
-                for call in std::mem::take(&mut self.calls) {
-                    out.push(finished(
-                        call.item,
-                        ToolOutcome::NotRun {
-                            why: "the turn reached its limit of steps".into(),
-                        },
-                        ToolEffect::None,
-                    ));
-                }
+                self.leave_calls("the turn reached its limit of steps", out);
                 self.end(
                     TurnOutcome::Completed {
                         stop: StopReason::StepLimit,
@@ -444,16 +428,19 @@ impl Machine {
         self.end(outcome, out);
     }
 
+    /// The calls of this step will not run, and each is told why.
+    fn leave_calls(&mut self, why: &str, out: &mut Vec<Effect>) {
+        for call in std::mem::take(&mut self.calls) {
+            let outcome = ToolOutcome::NotRun {
+                why: why.to_owned(),
+            };
+            out.push(finished(call.item, outcome, ToolEffect::None));
+        }
+    }
+
     /// Every call gets its one result, also when the turn ends under it.
     fn close_calls(&mut self, out: &mut Vec<Effect>) {
-        for call in std::mem::take(&mut self.calls) {
-            let why = "the turn ended before the call could run".to_owned();
-            out.push(finished(
-                call.item,
-                ToolOutcome::NotRun { why },
-                ToolEffect::None,
-            ));
-        }
+        self.leave_calls("the turn ended before the call could run", out);
         if let State::RunningTools { open } = &mut self.state {
             for item in std::mem::take(open) {
                 // It had started, and nobody saw it end.
