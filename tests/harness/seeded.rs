@@ -5,16 +5,40 @@
 use std::path::Path;
 
 use protocol::{
-    Boot, EventBody, FinishReason, ItemId, ModelRef, OpId, Part, SessionId, StopReason, Timings,
-    TurnOutcome, Usage,
+    Boot, Dialect, EventBody, FinishReason, ItemId, ModelRef, Op, OpId, Part, SessionId,
+    StopReason, Timings, TurnOutcome, Usage,
 };
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
-use crate::sentinel::random_u128;
+use crate::{
+    model_server::{Answer, ModelServer},
+    sentinel::random_u128,
+    world::World,
+};
 
 /// The database's file in a data folder.
 pub const DATABASE: &str = "holdfast.sqlite3";
+
+/// A conversation of one turn that was held and `turns` that were written, with its engine open and no window.
+pub async fn conversation_of(server: &ModelServer, turns: u64) -> (World, SessionId) {
+    let mut world = World::new().await;
+    server.script(Answer::whole(Dialect::Ollama, "Yes."));
+    let session = world.begin(server, "Are you there?").await;
+    let window = world.page().await.follow(session);
+    window.until_idle().await;
+    drop(window);
+    world.quit().await;
+    add_turns(world.data_dir(), session, &server.model(), turns);
+    world.open().await;
+    // The first write brings the session's header up to date with what was seeded.
+    let title = "A long one".to_owned();
+    world
+        .submit(Op::RenameSession { session, title })
+        .await
+        .expect("renamed");
+    (world, session)
+}
 
 /// Adds `turns` finished turns to a session that has ended its last one. No engine may have the folder open.
 pub fn add_turns(data_dir: &Path, session: SessionId, model: &ModelRef, turns: u64) {

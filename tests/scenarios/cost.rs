@@ -1,6 +1,6 @@
 //! What a text event costs does not depend on how long the conversation is: counted, not timed.
 
-use protocol::{Dialect, Op, SessionId, TurnId};
+use protocol::{Dialect, SessionId, TurnId};
 use tests::{
     client::Client,
     model_server::{Answer, ModelServer},
@@ -42,21 +42,7 @@ async fn conversation_of(
     server: &ModelServer,
     turns: u64,
 ) -> (World, SessionId, Client<Transcript>) {
-    let mut world = World::new().await;
-    server.script(Answer::whole(Dialect::Ollama, "Yes."));
-    let session = world.begin(server, "Are you there?").await;
-    let window = world.page().await.follow(session);
-    window.until_idle().await;
-    drop(window);
-    world.quit().await;
-    seeded::add_turns(world.data_dir(), session, &server.model(), turns);
-    world.open().await;
-    // The first write brings the session's header up to date with what was seeded.
-    let title = "A long one".to_owned();
-    world
-        .submit(Op::RenameSession { session, title })
-        .await
-        .expect("renamed");
+    let (world, session) = seeded::conversation_of(server, turns).await;
     let window = world.page().await.follow(session);
     let last = TurnId::new(turns + 1);
     window

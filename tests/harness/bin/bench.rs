@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::{Dialect, Op, SessionId, TurnId};
+use protocol::{Dialect, SessionId, TurnId};
 use tests::{
     client::Client,
     model_server::{Answer, ModelServer},
@@ -39,21 +39,7 @@ fn main() {
 
 /// A session with `turns` more turns than one, opened in a window.
 async fn session_of(server: &ModelServer, turns: u64) -> (World, SessionId, Client<Transcript>) {
-    let mut world = World::new().await;
-    server.script(Answer::whole(Dialect::Ollama, "Yes."));
-    let session = world.begin(server, "Are you there?").await;
-    let window = world.page().await.follow(session);
-    window.until_idle().await;
-    drop(window);
-    world.quit().await;
-    seeded::add_turns(world.data_dir(), session, &server.model(), turns);
-    // The first write brings the session's header up to date with what was seeded.
-    world.open().await;
-    let title = "A long one".to_owned();
-    world
-        .submit(Op::RenameSession { session, title })
-        .await
-        .expect("renamed");
+    let (mut world, session) = seeded::conversation_of(server, turns).await;
     world.quit().await;
     let began = Instant::now();
     world.open().await;
