@@ -87,6 +87,7 @@ fn tell(turn: &TurnView, out: &mut Vec<Message>) {
                 part: Part::Reasoning,
                 ..
             }
+            | ItemBody::Compacted { .. }
             | ItemBody::Unsupported { .. } => {}
         }
     }

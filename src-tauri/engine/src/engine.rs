@@ -18,7 +18,7 @@ use protocol::{
     AttachMode, Attached, Batch, Boot, Cursor, Dialect, Epoch, ErrorCode, ErrorReport, EventBody,
     Failure, FailureCode, InterruptedWhy, LibraryPage, LogId, Op, OpId, PROTOCOL, Page, PageId,
     Phase, PollRequest, ProbeReport, Provider, ProviderId, Receipt, ResetReason, SessionId, Status,
-    StreamId, TranscriptPage, TurnId, Welcome,
+    StreamId, TimeLimits, TranscriptPage, TurnId, Welcome,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     attach::{self, Attachments, BATCH_BYTES_MAX, POLL_WAIT_MS_MAX},
     clock::{Clock, SystemClock},
-    gateway::{Gateway, Keys, Limits, NoKeys},
+    gateway::{Gateway, Keys, NoKeys},
     lock::FolderLock,
     log::{
         Append, Commit, Derived, Durability, EventLog, LogCounters, OpDigest, OpStamp, OpenError,
@@ -50,10 +50,8 @@ pub struct Config {
     pub clock: Arc<dyn Clock>,
     /// Where the keys of providers are.
     pub keys: Arc<dyn Keys>,
-    /// How long to wait for what.
-    pub limits: Limits,
-    /// The ceiling of a turn's active time.
-    pub ceiling: Duration,
+    /// How long to wait for what, until the user chooses; valid.
+    pub limits: TimeLimits,
 }
 
 impl Config {
@@ -63,8 +61,7 @@ impl Config {
             data_dir: data_dir.into(),
             clock: Arc::new(SystemClock::new()),
             keys: Arc::new(NoKeys),
-            limits: Limits::default(),
-            ceiling: Duration::from_secs(60 * 60),
+            limits: TimeLimits::default(),
         }
     }
 }
@@ -109,8 +106,7 @@ pub(crate) struct Shared {
     pub(crate) log: EventLog,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) gateway: Gateway,
-    pub(crate) limits: Limits,
-    pub(crate) ceiling: Duration,
+    limits: TimeLimits,
     pub(crate) tracker: TaskTracker,
     pub(crate) statuses: Arc<StatusBoard>,
     pub(crate) shelf: Shelf,
@@ -132,6 +128,14 @@ enum Closing {
 impl Shared {
     pub(crate) fn is_closing(&self) -> bool {
         *self.closing.borrow() != Closing::No
+    }
+
+    /// How long to wait for what with this provider: as it says itself, as the user chose, or as built in.
+    pub(crate) async fn limits_for(&self, provider: &Provider) -> Result<TimeLimits, ReadError> {
+        Ok(match provider.limits {
+            Some(limits) => limits,
+            None => self.shelf.limits().await?.unwrap_or(self.limits),
+        })
     }
 
     pub(crate) fn turn_runs(&self, session: SessionId, turn: TurnId, cancel: Cancel) {
@@ -172,7 +176,6 @@ impl Engine {
             clock,
             keys,
             limits,
-            ceiling,
         } = config;
         let mint = Mint::new();
         let boot = Boot::from_bits(mint.bits());
@@ -195,7 +198,6 @@ impl Engine {
             clock,
             gateway,
             limits,
-            ceiling,
             tracker: TaskTracker::new(),
             backstops: AtomicU64::new(0),
             running: watch::channel(HashMap::new()).0,
@@ -531,15 +533,22 @@ impl Engine {
                     turn: Some(turn),
                 })
             }
-            Op::AddProvider { .. } | Op::ChangeProvider { .. } | Op::RemoveProvider { .. } => {
+            Op::AddProvider { .. }
+            | Op::ChangeProvider { .. }
+            | Op::RemoveProvider { .. }
+            | Op::ChangeTimeLimits { .. }
+            | Op::ChooseFallbacks { .. } => {
                 let engine = self.clone();
-                self.tracked(async move { engine.change_providers(op_id, op).await })
+                self.tracked(async move { engine.change_settings(op_id, op).await })
                     .await
             }
             Op::StartSession { session, .. }
             | Op::SendMessage { session, .. }
             | Op::RetryTurn { session, .. }
             | Op::EditMessage { session, .. }
+            | Op::ContinueTurn { session, .. }
+            | Op::AnswerApproval { session, .. }
+            | Op::ChooseFolder { session, .. }
             | Op::RenameSession { session, .. }
             | Op::BinSession { session }
             | Op::UnbinSession { session }
@@ -586,7 +595,7 @@ impl Engine {
         })?
     }
 
-    async fn change_providers(&self, op_id: OpId, op: Op) -> Result<Receipt, ErrorReport> {
+    async fn change_settings(&self, op_id: OpId, op: Op) -> Result<Receipt, ErrorReport> {
         let digest = OpDigest::of(&op)?;
         let known = |id: ProviderId| async move {
             self.shared()
@@ -610,11 +619,24 @@ impl Engine {
                 known(provider).await?.ok_or_else(no_such)?;
                 EventBody::ProviderRemoved { provider }
             }
+            Op::ChangeTimeLimits { limits } => {
+                checked_limits(&limits)?;
+                EventBody::TimeLimitsChanged { limits }
+            }
+            Op::ChooseFallbacks { models } => {
+                for model in &models {
+                    known(model.provider).await?.ok_or_else(no_such)?;
+                }
+                EventBody::FallbacksChosen { models }
+            }
             Op::StartSession { .. }
             | Op::SendMessage { .. }
             | Op::CancelTurn { .. }
             | Op::RetryTurn { .. }
             | Op::EditMessage { .. }
+            | Op::ContinueTurn { .. }
+            | Op::AnswerApproval { .. }
+            | Op::ChooseFolder { .. }
             | Op::RenameSession { .. }
             | Op::BinSession { .. }
             | Op::UnbinSession { .. }
@@ -790,6 +812,7 @@ pub(crate) fn transcript_page(
         title: excerpt.head.title,
         origin: excerpt.head.origin,
         model: excerpt.head.model,
+        folder: excerpt.head.folder,
         turns: excerpt.turns,
         more_before: excerpt.more_before,
         tip: excerpt.head.tip,
@@ -817,6 +840,9 @@ fn checked(mut provider: Provider) -> Result<Provider, ErrorReport> {
     if !provider.base_url.starts_with("http://") && !provider.base_url.starts_with("https://") {
         return invalid("base_url", "An address begins with http:// or https://.");
     }
+    if let Some(limits) = &provider.limits {
+        checked_limits(limits)?;
+    }
     if provider.num_ctx == Some(0) {
         return invalid(
             "num_ctx",
@@ -824,6 +850,13 @@ fn checked(mut provider: Provider) -> Result<Provider, ErrorReport> {
         );
     }
     Ok(provider)
+}
+
+fn checked_limits(limits: &TimeLimits) -> Result<(), ErrorReport> {
+    limits.validate().map_err(|invalid| {
+        let field = invalid.field.to_owned();
+        ErrorReport::new(ErrorCode::Invalid { field }, invalid.message)
+    })
 }
 
 fn shutting_down() -> ErrorReport {

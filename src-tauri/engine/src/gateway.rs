@@ -37,7 +37,8 @@ use std::{
 };
 
 use protocol::{
-    Dialect, Failure, FailureCode, FinishReason, Model, Part, ProbeReport, Provider, Timings, Usage,
+    Dialect, Failure, FailureCode, FinishReason, Model, Part, ProbeReport, Provider, TimeLimits,
+    Timings, Usage,
 };
 use reqwest::Url;
 use tokio::sync::mpsc;
@@ -269,14 +270,19 @@ pub struct Limits {
     pub gap: Duration,
 }
 
+impl From<&TimeLimits> for Limits {
+    fn from(limits: &TimeLimits) -> Self {
+        Self {
+            connect: Duration::from_millis(limits.connect_ms),
+            first_event: Duration::from_millis(limits.first_event_ms),
+            gap: Duration::from_millis(limits.gap_ms),
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(10),
-            // A cold model on a slow disk takes minutes, and closing the connection aborts its load.
-            first_event: Duration::from_secs(600),
-            gap: Duration::from_secs(300),
-        }
+        Self::from(&TimeLimits::default())
     }
 }
 

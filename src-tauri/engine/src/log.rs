@@ -18,7 +18,7 @@ use std::{
 };
 
 use protocol::{
-    Boot, Cursor, EventBody, ItemId, LogId, ModelRef, OpId, Origin, Receipt, Seq, SessionId,
+    Boot, Cursor, EventBody, ItemId, LogId, ModelRef, OpId, Origin, Receipt, Resolution, Seq, SessionId,
     StreamId, Timestamp, TitleBy, TurnId,
 };
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ use crate::clock::Clock;
 pub use database::OpenError;
 pub(crate) use database::{Access, FILE_NAME};
 pub(crate) use reader::{PageLimit, Reads, Snapshot};
-pub(crate) use recovery::results_for_open_calls;
+pub(crate) use recovery::ends_of_open_calls;
 
 /// How many commits may wait for the writer. Full: whoever wants to commit waits, a turn stops reading its socket,
 /// and the disk sets the pace, not memory.
@@ -120,6 +120,15 @@ pub(crate) struct Head {
     pub(crate) next_item: ItemId,
     /// The turn without a terminal.
     pub(crate) open_turn: Option<TurnId>,
+    /// Where tools see files.
+    #[serde(default)]
+    pub(crate) folder: Option<String>,
+    /// Changing tools that the user allowed for the session.
+    #[serde(default)]
+    pub(crate) allowed: Vec<String>,
+    /// Questions of the open turn without an answer: their names, and the tools they are about.
+    #[serde(default)]
+    pub(crate) questions: Vec<(ItemId, String)>,
 }
 
 impl Head {
@@ -134,6 +143,9 @@ impl Head {
             next_turn: TurnId::FIRST,
             next_item: ItemId::FIRST,
             open_turn: None,
+            folder: None,
+            allowed: Vec::new(),
+            questions: Vec::new(),
         }
     }
 
@@ -160,16 +172,41 @@ impl Head {
                 self.model = Some(model.clone());
                 self.open_turn = turn;
             }
-            EventBody::TurnEnded { .. } => self.open_turn = None,
+            EventBody::FolderChosen { folder } => {
+                self.folder.clone_from(folder);
+                // What was allowed, was allowed there.
+                self.allowed.clear();
+            }
+            EventBody::ApprovalRequested { item, tool, .. } => {
+                self.questions.push((*item, tool.clone()));
+            }
+            EventBody::ApprovalResolved { item, resolution } => {
+                let at = self.questions.iter().position(|(open, _)| open == item);
+                let tool = at.map(|at| self.questions.remove(at).1);
+                if let (Resolution::AllowedForSession, Some(tool)) = (resolution, tool)
+                    && !self.allowed.contains(&tool)
+                {
+                    self.allowed.push(tool);
+                }
+            }
+            EventBody::TurnEnded { .. } => {
+                self.open_turn = None;
+                self.questions.clear();
+            }
             EventBody::SessionListed { .. }
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
+            | EventBody::SessionAsked { .. }
+            | EventBody::SessionAnswered { .. }
             | EventBody::SessionBinned { .. }
             | EventBody::SessionUnbinned { .. }
             | EventBody::ProviderAdded { .. }
             | EventBody::ProviderChanged { .. }
             | EventBody::ProviderRemoved { .. }
+            | EventBody::TimeLimitsChanged { .. }
+            | EventBody::FallbacksChosen { .. }
+            | EventBody::LogSalvaged { .. }
             | EventBody::UserMessageAdded { .. }
             | EventBody::StepStarted { .. }
             | EventBody::TextAppended { .. }
@@ -178,6 +215,7 @@ impl Head {
             | EventBody::ToolCallFinished { .. }
             | EventBody::StepEnded { .. }
             | EventBody::AttemptFailed { .. }
+            | EventBody::HistoryCompacted { .. }
             | EventBody::HistoryRewound { .. }
             | EventBody::Unsupported { .. } => {}
         }

@@ -2,7 +2,7 @@
 //! tried without a model server.
 
 use protocol::{
-    Boot, EventBody, FinishReason, ItemId, ModelRef, OpId, Origin, OutcomeKind, Part, ProviderId,
+    Boot, EventBody, FinishReason, ItemId, MessagePurpose, ModelRef, OpId, Origin, OutcomeKind, Part, ProviderId,
     SessionId, StopReason, Timings, TitleBy, TurnId, TurnOutcome, Usage,
 };
 
@@ -59,11 +59,13 @@ pub(crate) fn events(session: SessionId, boot: Boot, op: OpId) -> (SessionBodies
             item,
             text: (*asked).to_owned(),
             op,
+            purpose: MessagePurpose::Said,
         });
         say(EventBody::TurnStarted {
             boot,
             message: item,
             model: model.clone(),
+            fallbacks: Vec::new(),
         });
         say(EventBody::StepStarted {
             step: 1,

@@ -8,14 +8,15 @@
 use std::{
     collections::VecDeque,
     panic::AssertUnwindSafe,
+    path::Path,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use futures_util::FutureExt;
 use protocol::{
-    ErrorCode, ErrorReport, EventBody, Failure, FailureCode, ItemBody, ItemId, ModelRef, Op, OpId,
-    Origin, OutcomeKind, Phase, Place, Receipt, RewindFor, Seq, SessionId, StreamId, TitleBy,
+    Answer, ErrorCode, ErrorReport, EventBody, Failure, FailureCode, ItemBody, ItemId,
+    MessagePurpose, ModelRef, Op, OpId, Origin, OutcomeKind, Phase, Place, Receipt, Resolution, RewindFor, Seq, SessionId, StreamId, TimeLimits, TitleBy,
     TurnId, TurnOutcome,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -25,11 +26,11 @@ use crate::{
     engine::Shared,
     log::{
         Append, Commit, CommitError, Derived, Durability, Head, OpDigest, OpStamp, ReadError,
-        results_for_open_calls,
+        ends_of_open_calls,
     },
     sample,
     status::PhaseSetter,
-    turn::{self, TurnCx, TurnEnd},
+    turn::{self, Answered, TurnCx, TurnEnd},
 };
 
 /// Ops and records that may wait for a session's task. Full: whoever asks waits.
@@ -40,6 +41,9 @@ const RETRY_SAVE: Duration = Duration::from_secs(5);
 
 /// Longest title taken from a message, in characters: what fits a list's line.
 const TITLE_CHARS: usize = 60;
+
+/// What the model is asked by Continue. Told to the model, not shown as the user's own words.
+const GO_ON: &str = "Your last answer did not come to its end. Please go on exactly where it stopped, without repeating what it said.";
 
 /// Longest message, in bytes: one event, delivered whole.
 const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -89,6 +93,8 @@ impl Recorder {
 /// The running turn, as its session sees it.
 struct Running {
     turn: TurnId,
+    /// Answers to its questions, once they are in the log.
+    answers: mpsc::UnboundedSender<Answered>,
     ended: oneshot::Receiver<TurnEnd>,
 }
 
@@ -190,11 +196,15 @@ impl Session {
         if self.head.open_turn != Some(turn) {
             return Err(NotRecorded);
         }
-        // A tool call is synced before the tool runs; text is not worth a sync.
-        let starts_tool = bodies
-            .iter()
-            .any(|b| matches!(b, EventBody::ToolCallStarted { .. }));
-        let durability = if starts_tool {
+        let bodies = self.still_to_say(bodies);
+        // A tool call is synced before the tool runs, and a question before it is asked; text is not worth a sync.
+        let is_of_consequence = bodies.iter().any(|b| {
+            matches!(
+                b,
+                EventBody::ToolCallStarted { .. } | EventBody::ApprovalRequested { .. }
+            )
+        });
+        let durability = if is_of_consequence {
             Durability::Disk
         } else {
             Durability::Process
@@ -231,9 +241,26 @@ impl Session {
         let mut head = self.head.clone();
         let mut keeps_head = false;
         let mut turn_started = None;
+        let mut library = library;
         for (turn, body) in &bodies {
             let first_of_turn = matches!(body, EventBody::UserMessageAdded { .. });
+            let asked = !head.questions.is_empty();
             head.apply(*turn, body);
+            if let (Some(turn), false) = (*turn, matches!(body, EventBody::TurnEnded { .. }))
+                && asked == head.questions.is_empty()
+            {
+                library.push(if asked {
+                    EventBody::SessionAnswered {
+                        session: self.id,
+                        turn,
+                    }
+                } else {
+                    EventBody::SessionAsked {
+                        session: self.id,
+                        turn,
+                    }
+                });
+            }
             keeps_head |= !matches!(body, EventBody::TextAppended { .. });
             if let (true, Some(turn)) = (first_of_turn, turn) {
                 turn_started = Some(*turn);
@@ -297,6 +324,23 @@ impl Session {
         Ok(committed.receipt.unwrap_or(receipt))
     }
 
+    /// Without the resolutions of questions that have one: an answer may have come while the turn was ending them.
+    fn still_to_say(&self, mut bodies: Vec<EventBody>) -> Vec<EventBody> {
+        let mut open: Vec<ItemId> = self.head.questions.iter().map(|(item, _)| *item).collect();
+        bodies.retain(|body| {
+            if let EventBody::ApprovalRequested { item, .. } = body {
+                open.push(*item);
+            }
+            if let EventBody::ApprovalResolved { item, .. } = body {
+                let before = open.len();
+                open.retain(|other| other != item);
+                return open.len() < before;
+            }
+            true
+        });
+        bodies
+    }
+
     fn not_saving(&self, turn: TurnId, error: &CommitError) {
         tracing::error!(session = %self.id, %turn, %error, "could not write the turn");
         let message = format!("This conversation is not being saved: {error}.");
@@ -339,19 +383,13 @@ impl Session {
 
     async fn save_end(&mut self, turn: TurnId, end: TurnEnd) {
         let kind = OutcomeKind::from(&end.outcome);
-        let mut bodies: Vec<_> = end
-            .closing
-            .iter()
-            .cloned()
-            .map(|body| (Some(turn), body))
-            .collect();
-        bodies.extend(self.results_for_open_calls(turn, &end.closing).await);
-        bodies.push((
-            Some(turn),
-            EventBody::TurnEnded {
-                outcome: end.outcome.clone(),
-            },
-        ));
+        let mut closing = end.closing.clone();
+        closing.extend(self.ends_of_open_calls(turn, &end.closing).await);
+        let mut bodies = self.still_to_say(closing);
+        bodies.push(EventBody::TurnEnded {
+            outcome: end.outcome.clone(),
+        });
+        let bodies = bodies.into_iter().map(|body| (Some(turn), body)).collect();
         let library = vec![EventBody::SessionTurnEnded {
             session: self.id,
             turn,
@@ -379,11 +417,11 @@ impl Session {
     }
 
     /// After a panic or the backstop the turn itself could not close its calls; each still gets its one result.
-    async fn results_for_open_calls(
+    async fn ends_of_open_calls(
         &self,
         turn: TurnId,
         closing: &[EventBody],
-    ) -> Vec<(Option<TurnId>, EventBody)> {
+    ) -> Vec<EventBody> {
         let id = self.id;
         let read = self
             .shared
@@ -404,10 +442,11 @@ impl Session {
                 matches!(body, EventBody::ToolCallFinished { .. }) && body.item() == item
             })
         };
-        let results = view.iter().flat_map(results_for_open_calls);
+        let results = view.iter().flat_map(ends_of_open_calls);
         results
-            .filter(|body| !closed(body.item()))
-            .map(|body| (Some(turn), body))
+            .filter(|body| {
+                !matches!(body, EventBody::ToolCallFinished { .. }) || !closed(body.item())
+            })
             .collect()
     }
 
@@ -467,7 +506,12 @@ impl Session {
         }
         let stamp = Some((op_id, digest));
         match op {
-            Op::StartSession { model, text, .. } => self.start(stamp, op_id, model, text).await,
+            Op::StartSession {
+                model,
+                text,
+                folder,
+                ..
+            } => self.start(stamp, op_id, model, text, folder).await,
             Op::AddSample { .. } => self.add_sample(stamp, op_id).await,
             Op::SendMessage { text, .. } => self.send(stamp, op_id, text).await,
             Op::RetryTurn {
@@ -492,7 +536,16 @@ impl Session {
                     .await
             }
             Op::ChooseModel { model, .. } => self.choose_model(stamp, model).await,
+            Op::ChooseFolder { folder, .. } => self.choose_folder(stamp, folder).await,
+            Op::ContinueTurn {
+                turn, expected_tip, ..
+            } => self.go_on(stamp, op_id, turn, expected_tip).await,
+            Op::AnswerApproval {
+                turn, item, answer, ..
+            } => self.answer(stamp, turn, item, answer).await,
             Op::CancelTurn { .. }
+            | Op::ChangeTimeLimits { .. }
+            | Op::ChooseFallbacks { .. }
             | Op::AddProvider { .. }
             | Op::ChangeProvider { .. }
             | Op::RemoveProvider { .. } => Err(ErrorReport::new(
@@ -508,6 +561,7 @@ impl Session {
         op_id: OpId,
         model: ModelRef,
         text: String,
+        folder: Option<String>,
     ) -> Result<Receipt, ErrorReport> {
         if self.head.count > 0 {
             return Err(ErrorReport::new(
@@ -517,7 +571,11 @@ impl Session {
         }
         let session = self.id;
         let title = title_from(&text);
-        let before = vec![
+        let folder = match folder {
+            Some(folder) => Some(usable_folder(&folder).await?),
+            None => None,
+        };
+        let mut before = vec![
             (
                 None,
                 EventBody::SessionStarted {
@@ -533,6 +591,9 @@ impl Session {
                 },
             ),
         ];
+        if folder.is_some() {
+            before.push((None, EventBody::FolderChosen { folder }));
+        }
         let library = vec![EventBody::SessionListed {
             session,
             title,
@@ -547,7 +608,8 @@ impl Session {
             }],
             op,
         };
-        self.begin_turn(written, op_id, model, text).await
+        let message = Message::said(text);
+        self.begin_turn(written, op_id, model, message).await
     }
 
     async fn send(&mut self, op: Stamp, op_id: OpId, text: String) -> Result<Receipt, ErrorReport> {
@@ -561,7 +623,8 @@ impl Session {
             op,
             ..Written::default()
         };
-        self.begin_turn(written, op_id, model, text).await
+        let message = Message::said(text);
+        self.begin_turn(written, op_id, model, message).await
     }
 
     async fn rewind(
@@ -573,20 +636,15 @@ impl Session {
         expected_tip: Seq,
     ) -> Result<Receipt, ErrorReport> {
         self.must_be_idle()?;
-        if self.head.tip != Some(expected_tip) {
-            return Err(ErrorReport::new(
-                ErrorCode::StaleHead,
-                "This conversation has changed since; have a look at it and try again.",
-            ));
-        }
+        self.must_be_at(expected_tip)?;
         let model = self.model()?;
         let purpose = if text.is_some() {
             RewindFor::Edit
         } else {
             RewindFor::Retry
         };
-        let text = match text {
-            Some(text) => text,
+        let message = match text {
+            Some(text) => Message::said(text),
             None => self.message_of(turn).await?,
         };
         let written = Written {
@@ -604,10 +662,11 @@ impl Session {
             op,
             ..Written::default()
         };
-        self.begin_turn(written, op_id, model, text).await
+        let message = Message::said(text);
+        self.begin_turn(written, op_id, model, message).await
     }
 
-    async fn message_of(&self, turn: TurnId) -> Result<String, ErrorReport> {
+    async fn message_of(&self, turn: TurnId) -> Result<Message, ErrorReport> {
         let id = self.id;
         let view = self
             .shared
@@ -618,9 +677,10 @@ impl Session {
         let view = view.map_err(|e| read_report(&e))?;
         view.and_then(|view| {
             view.items.into_iter().find_map(|item| match item.body {
-                ItemBody::UserMessage { text, .. } => Some(text),
+                ItemBody::UserMessage { text, purpose, .. } => Some(Message { text, purpose }),
                 ItemBody::Text { .. }
                 | ItemBody::ToolCall { .. }
+                | ItemBody::Compacted { .. }
                 | ItemBody::Unsupported { .. } => None,
             })
         })
@@ -685,6 +745,140 @@ impl Session {
             .map_err(|e| commit_report(&e))
     }
 
+    /// Records the one answer to a question of the running turn, and tells the turn.
+    async fn answer(
+        &mut self,
+        op: Stamp,
+        turn: TurnId,
+        item: ItemId,
+        answer: Answer,
+    ) -> Result<Receipt, ErrorReport> {
+        let is_open = self.head.open_turn == Some(turn)
+            && self.head.questions.iter().any(|(open, _)| *open == item);
+        if !is_open {
+            return Err(self.already_answered(turn, item).await?);
+        }
+        let resolution = Resolution::from(answer);
+        let body = EventBody::ApprovalResolved { item, resolution };
+        let written = Written {
+            bodies: vec![(Some(turn), body)],
+            op,
+            ..Written::default()
+        };
+        let receipt = self
+            .write(written, Durability::Disk)
+            .await
+            .map_err(|e| commit_report(&e))?;
+        if let Some(running) = &self.running
+            && running.turn == turn
+        {
+            // A turn that has just ended wants no answer any more; its end closed the call.
+            let _ = running.answers.send(Answered { item, resolution });
+        }
+        Ok(receipt)
+    }
+
+    /// Why a question that is not open cannot be answered.
+    async fn already_answered(
+        &self,
+        turn: TurnId,
+        item: ItemId,
+    ) -> Result<ErrorReport, ErrorReport> {
+        let id = self.id;
+        let read = self
+            .shared
+            .log
+            .reads()
+            .read(move |log| log.folded_turn(id, turn))
+            .await;
+        let view = read.map_err(|e| read_report(&e))?;
+        let resolution = view.iter().flat_map(|view| &view.items).find_map(|view| {
+            match &view.body {
+                ItemBody::ToolCall {
+                    approval: Some(approval),
+                    ..
+                } if approval.item == item => approval.resolution,
+                ItemBody::ToolCall { .. }
+                | ItemBody::UserMessage { .. }
+                | ItemBody::Text { .. }
+                | ItemBody::Compacted { .. }
+                | ItemBody::Unsupported { .. } => None,
+            }
+        });
+        Ok(match resolution {
+            Some(resolution) => ErrorReport::new(
+                ErrorCode::AlreadyResolved { resolution },
+                match resolution {
+                    Resolution::AllowedOnce => "This was answered already: allowed once.",
+                    Resolution::AllowedForSession => {
+                        "This was answered already: allowed for this conversation."
+                    }
+                    Resolution::Denied => "This was answered already: not allowed.",
+                    Resolution::Expired => "This question expired when its turn ended.",
+                },
+            ),
+            None => ErrorReport::new(ErrorCode::NotFound, "There is no such question."),
+        })
+    }
+
+    async fn choose_folder(
+        &mut self,
+        op: Stamp,
+        folder: Option<String>,
+    ) -> Result<Receipt, ErrorReport> {
+        self.must_be_idle()?;
+        let folder = match folder {
+            Some(folder) => Some(usable_folder(&folder).await?),
+            None => None,
+        };
+        let written = Written {
+            bodies: vec![(None, EventBody::FolderChosen { folder })],
+            op,
+            ..Written::default()
+        };
+        self.write(written, Durability::Process)
+            .await
+            .map_err(|e| commit_report(&e))
+    }
+
+    /// A new turn that asks the model to go on where the last one's answer stopped.
+    async fn go_on(
+        &mut self,
+        op: Stamp,
+        op_id: OpId,
+        turn: TurnId,
+        expected_tip: Seq,
+    ) -> Result<Receipt, ErrorReport> {
+        self.must_be_idle()?;
+        self.must_be_at(expected_tip)?;
+        let model = self.model()?;
+        let written = Written {
+            op,
+            ..Written::default()
+        };
+        let message = Message {
+            text: GO_ON.to_owned(),
+            purpose: MessagePurpose::Continue { of: turn },
+        };
+        self.begin_turn(written, op_id, model, message).await
+    }
+
+    /// The models asked, in this order, when `model` fails before it said anything: those in the settings whose server
+    /// still exists.
+    async fn fallbacks(&self, model: &ModelRef) -> Result<Vec<ModelRef>, ErrorReport> {
+        let page = self.shared.shelf.page().await.map_err(|e| read_report(&e))?;
+        let known = |other: &ModelRef| page.providers.iter().any(|p| p.id == other.provider);
+        let same = |other: &ModelRef| {
+            other.provider == model.provider && other.model == model.model
+        };
+        Ok(page
+            .fallbacks
+            .iter()
+            .filter(|other| known(other) && !same(other))
+            .cloned()
+            .collect())
+    }
+
     async fn add_sample(&mut self, op: Stamp, op_id: OpId) -> Result<Receipt, ErrorReport> {
         if self.head.count > 0 {
             return Err(ErrorReport::new(
@@ -739,6 +933,16 @@ impl Session {
         Ok(())
     }
 
+    fn must_be_at(&self, expected_tip: Seq) -> Result<(), ErrorReport> {
+        if self.head.tip == Some(expected_tip) {
+            return Ok(());
+        }
+        Err(ErrorReport::new(
+            ErrorCode::StaleHead,
+            "This conversation has changed since; have a look at it and try again.",
+        ))
+    }
+
     fn model(&self) -> Result<ModelRef, ErrorReport> {
         self.head.model.clone().ok_or_else(|| {
             ErrorReport::new(
@@ -759,8 +963,9 @@ impl Session {
         mut written: Written,
         op_id: OpId,
         model: ModelRef,
-        text: String,
+        message: Message,
     ) -> Result<Receipt, ErrorReport> {
+        let Message { text, purpose } = message;
         if text.trim().is_empty() {
             return Err(invalid("text", "There is nothing to send yet."));
         }
@@ -806,6 +1011,12 @@ impl Session {
             )
             .with_remedy("choose another model, or add the server again")
         })?;
+        let fallbacks = self.fallbacks(&model).await?;
+        let limits = self
+            .shared
+            .limits_for(&provider)
+            .await
+            .map_err(|e| read_report(&e))?;
         let turn = self.head.next_turn;
         let item = self.head.next_item;
         written.bodies.push((
@@ -814,6 +1025,7 @@ impl Session {
                 item,
                 text,
                 op: op_id,
+                purpose,
             },
         ));
         written.bodies.push((
@@ -822,6 +1034,7 @@ impl Session {
                 boot: self.shared.log.boot(),
                 message: item,
                 model: model.clone(),
+                fallbacks,
             },
         ));
         written.library.push(EventBody::SessionTurnStarted {
@@ -834,7 +1047,7 @@ impl Session {
             .await
             .map_err(|e| commit_report(&e))?;
         if self.head.open_turn == Some(turn) {
-            self.run_turn(turn, item.next(), provider, model);
+            self.run_turn(turn, item.next(), provider, model, limits);
         }
         Ok(receipt)
     }
@@ -845,6 +1058,7 @@ impl Session {
         next_item: ItemId,
         provider: protocol::Provider,
         model: ModelRef,
+        limits: TimeLimits,
     ) {
         let shared = Arc::clone(&self.shared);
         // The engine is gone: recovery closes the turn at the next start.
@@ -853,7 +1067,12 @@ impl Session {
         };
         let (cancel, cancelled) = turn::cancel_channel();
         let (ended_in, ended) = oneshot::channel();
-        self.running = Some(Running { turn, ended });
+        let (answers_in, answers) = mpsc::unbounded_channel();
+        self.running = Some(Running {
+            turn,
+            answers: answers_in,
+            ended,
+        });
         shared.turn_runs(self.id, turn, cancel.clone());
         let phase = PhaseSetter {
             board: Arc::clone(&shared.statuses),
@@ -874,8 +1093,11 @@ impl Session {
             reads: shared.log.reads().clone(),
             gateway: shared.gateway.clone(),
             clock: Arc::clone(&shared.clock),
-            limits: shared.limits,
-            ceiling: shared.ceiling,
+            limits: turn::limits(&limits),
+            ceiling: Duration::from_millis(limits.ceiling_ms),
+            answers,
+            folder: self.head.folder.clone(),
+            allowed: self.head.allowed.clone(),
             cancel,
             cancelled,
             phase,
@@ -896,6 +1118,52 @@ impl Session {
             // The session outlives its turns; if it is gone, recovery closes the turn at the next start.
             let _ = ended_in.send(end);
         });
+    }
+}
+
+/// What begins a turn.
+struct Message {
+    text: String,
+    purpose: MessagePurpose,
+}
+
+impl Message {
+    fn said(text: String) -> Self {
+        Self {
+            text,
+            purpose: MessagePurpose::Said,
+        }
+    }
+}
+
+/// The folder in its one true form, or words about why tools cannot use it.
+async fn usable_folder(typed: &str) -> Result<String, ErrorReport> {
+    let typed = typed.trim().to_owned();
+    if !Path::new(&typed).is_absolute() {
+        return Err(invalid(
+            "folder",
+            "The path of a folder begins at the root of the disk.",
+        ));
+    }
+    let shown = typed.clone();
+    let found = tokio::task::spawn_blocking(move || {
+        let folder = std::fs::canonicalize(&typed)?;
+        // Reading it now tells of missing rights while the user looks.
+        std::fs::read_dir(&folder).map(|_| folder)
+    });
+    let found = found
+        .await
+        .unwrap_or_else(|lost| Err(std::io::Error::other(lost)));
+    match found.map(|folder| folder.into_os_string().into_string()) {
+        Ok(Ok(folder)) => Ok(folder),
+        Ok(Err(_)) => Err(invalid(
+            "folder",
+            "The name of this folder is not readable as text, so it cannot be used.",
+        )),
+        Err(error) => Err(invalid(
+            "folder",
+            &format!("The folder {shown} cannot be used: {error}."),
+        )),
     }
 }
 

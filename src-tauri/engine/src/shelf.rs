@@ -2,7 +2,7 @@
 //!
 //! A cache: brought up to date from the log whenever it is asked, so nothing has to tell it of changes.
 
-use protocol::{LibraryPage, Provider, ProviderId, SessionId, SessionSummary, StreamId};
+use protocol::{LibraryPage, Provider, ProviderId, SessionId, SessionSummary, StreamId, TimeLimits};
 use tokio::sync::Mutex;
 use transcript::{Follow, Library};
 
@@ -37,6 +37,10 @@ impl Shelf {
     pub(crate) async fn provider(&self, id: ProviderId) -> Result<Option<Provider>, ReadError> {
         self.with(|library| library.providers().iter().find(|p| p.id == id).cloned())
             .await
+    }
+
+    pub(crate) async fn limits(&self) -> Result<Option<TimeLimits>, ReadError> {
+        self.with(Library::limits).await
     }
 
     async fn with<T>(&self, look: impl FnOnce(&Library) -> T) -> Result<T, ReadError> {

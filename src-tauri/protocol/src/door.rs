@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cursor, Dialect, Epoch, ModelRef, Op, OpId, PageId, PollRequest, ProviderId, SessionId,
-    StreamId, TurnId,
+    AttachReason, Cursor, Dialect, Epoch, ModelRef, Op, OpId, PageId, PollRequest, ProviderId,
+    SessionId, StreamId, TurnId,
 };
 
 /// `hello` -> [`Welcome`](crate::Welcome)
@@ -26,6 +26,9 @@ pub struct AttachArgs {
     pub stream: StreamId,
     /// Where it stands.
     pub cursor: Option<Cursor>,
+    /// Why it asks; counted.
+    #[serde(default)]
+    pub why: AttachReason,
 }
 
 /// `poll` -> [`Batch`](crate::Batch)

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Boot, Effect, Failure, FinishReason, ItemId, OpId, Provider, ProviderId, Seq, SessionId,
-    Timestamp, Timings, ToolOutcome, TurnId, TurnOutcome, Usage,
+    Boot, Effect, Failure, FinishReason, Intent, ItemId, OpId, Provider, ProviderId, Resolution,
+    Salvage, Seq, SessionId, TimeLimits, Timestamp, Timings, ToolOutcome, TurnId, TurnOutcome,
+    Usage,
 };
 
 /// One committed event of a stream.
@@ -69,6 +70,24 @@ pub enum RewindFor {
     Edit,
 }
 
+/// Why a user's message stands in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "purpose")]
+pub enum MessagePurpose {
+    /// The user wrote it.
+    #[default]
+    Said,
+    /// The user pressed Continue under this turn, whose answer did not come to its end.
+    Continue { of: TurnId },
+}
+
+impl MessagePurpose {
+    /// Whether the user wrote the message.
+    pub fn is_said(&self) -> bool {
+        *self == Self::Said
+    }
+}
+
 /// How a turn ended, for the session list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum OutcomeKind {
@@ -125,6 +144,10 @@ event_bodies! {
     SessionTurnStarted { session: SessionId, turn: TurnId, model: ModelRef }
     /// A session's turn ended.
     SessionTurnEnded { session: SessionId, turn: TurnId, outcome: OutcomeKind }
+    /// A session's turn waits for the user's word.
+    SessionAsked { session: SessionId, turn: TurnId }
+    /// It waits no more: somebody answered, or the question expired.
+    SessionAnswered { session: SessionId, turn: TurnId }
     /// A session was put into the bin.
     SessionBinned { session: SessionId }
     /// A session was taken out of the bin.
@@ -135,6 +158,12 @@ event_bodies! {
     ProviderChanged { provider: Provider }
     /// A model server was removed from the settings; past turns keep its name.
     ProviderRemoved { provider: ProviderId }
+    /// How long turns wait for what, where a server has no limits of its own.
+    TimeLimitsChanged { limits: TimeLimits }
+    /// The models that are asked, in this order, when a turn's own model fails before it said anything.
+    FallbacksChosen { models: Vec<ModelRef> }
+    /// This log was made from what could be read of a damaged one.
+    LogSalvaged { salvage: Salvage }
 
     // A session's stream.
 
@@ -144,10 +173,28 @@ event_bodies! {
     SessionRenamed { title: String, by: TitleBy }
     /// Its next turns use this model.
     ModelChosen { model: ModelRef }
+    /// Tools of its next turns see the files below this folder (absolute); absent: none.
+    FolderChosen {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        folder: Option<String>,
+    }
     /// The user said something; first event of a turn.
-    UserMessageAdded { item: ItemId, text: String, op: OpId }
-    /// The turn exists; committed together with its message, before any provider is dialled.
-    TurnStarted { boot: Boot, message: ItemId, model: ModelRef }
+    UserMessageAdded {
+        item: ItemId,
+        text: String,
+        op: OpId,
+        #[serde(default, skip_serializing_if = "MessagePurpose::is_said")]
+        purpose: MessagePurpose,
+    }
+    /// The turn exists; committed together with its message, before any provider is dialled. `fallbacks` are asked, in
+    /// this order, when `model` fails before it said anything.
+    TurnStarted {
+        boot: Boot,
+        message: ItemId,
+        model: ModelRef,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        fallbacks: Vec<ModelRef>,
+    }
     /// One request to a provider is about to be made. `step` counts answers, `attempt` requests for one answer; both from 1.
     StepStarted { step: u32, attempt: u32, model: ModelRef }
     /// An item's text grew. `offset` is the item's length so far in UTF-8 bytes; 0 begins the item.
@@ -161,6 +208,19 @@ event_bodies! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call_id: Option<String>,
     }
+    /// A call that changes something waits for the user's word. `calls` ask the same and share the answer; `item` is the
+    /// first of them, and the question's name. `may_have_run`: the same call was cut before, and whether it took effect is
+    /// not known. `tool` is what [`Resolution::AllowedForSession`] allows.
+    ApprovalRequested {
+        item: ItemId,
+        calls: Vec<ItemId>,
+        tool: String,
+        intent: Intent,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_have_run: bool,
+    }
+    /// The question has its one answer.
+    ApprovalResolved { item: ItemId, resolution: Resolution }
     /// A tool starts to run; synced before it does.
     ToolCallStarted { item: ItemId }
     /// A tool call has its one result.
@@ -174,13 +234,26 @@ event_bodies! {
         #[serde(default)]
         timings: Timings,
     }
-    /// An attempt failed; with `retry_in_ms` another follows after that wait.
+    /// An attempt failed; with `retry_in_ms` another follows after that wait, with `next` this model is asked instead.
     AttemptFailed {
         step: u32,
         attempt: u32,
         failure: Failure,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_in_ms: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<ModelRef>,
+    }
+    /// The conversation had outgrown the model's context, so from here on the model is told `summary` in place of the
+    /// turns up to `through`, and that the results of the calls `set_aside` were left out. Nothing is deleted.
+    HistoryCompacted {
+        item: ItemId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        through: Option<TurnId>,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        summary: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        set_aside: Vec<ItemId>,
     }
     /// The terminal event: exactly one per turn, nothing of that turn after it.
     TurnEnded { outcome: TurnOutcome }
@@ -198,20 +271,29 @@ impl EventBody {
             Self::UserMessageAdded { item, .. }
             | Self::TextAppended { item, .. }
             | Self::ToolCallRequested { item, .. }
+            | Self::ApprovalRequested { item, .. }
+            | Self::ApprovalResolved { item, .. }
             | Self::ToolCallStarted { item }
-            | Self::ToolCallFinished { item, .. } => Some(*item),
+            | Self::ToolCallFinished { item, .. }
+            | Self::HistoryCompacted { item, .. } => Some(*item),
             Self::SessionListed { .. }
             | Self::SessionTitled { .. }
             | Self::SessionTurnStarted { .. }
             | Self::SessionTurnEnded { .. }
+            | Self::SessionAsked { .. }
+            | Self::SessionAnswered { .. }
             | Self::SessionBinned { .. }
             | Self::SessionUnbinned { .. }
             | Self::ProviderAdded { .. }
             | Self::ProviderChanged { .. }
             | Self::ProviderRemoved { .. }
+            | Self::TimeLimitsChanged { .. }
+            | Self::FallbacksChosen { .. }
+            | Self::LogSalvaged { .. }
             | Self::SessionStarted { .. }
             | Self::SessionRenamed { .. }
             | Self::ModelChosen { .. }
+            | Self::FolderChosen { .. }
             | Self::TurnStarted { .. }
             | Self::StepStarted { .. }
             | Self::StepEnded { .. }
@@ -233,22 +315,31 @@ impl EventBody {
             | Self::SessionTitled { .. }
             | Self::SessionTurnStarted { .. }
             | Self::SessionTurnEnded { .. }
+            | Self::SessionAsked { .. }
+            | Self::SessionAnswered { .. }
             | Self::SessionBinned { .. }
             | Self::SessionUnbinned { .. }
             | Self::ProviderAdded { .. }
             | Self::ProviderChanged { .. }
             | Self::ProviderRemoved { .. }
+            | Self::TimeLimitsChanged { .. }
+            | Self::FallbacksChosen { .. }
+            | Self::LogSalvaged { .. }
             | Self::SessionStarted { .. }
             | Self::SessionRenamed { .. }
             | Self::ModelChosen { .. }
+            | Self::FolderChosen { .. }
             | Self::TurnStarted { .. }
             | Self::StepStarted { .. }
             | Self::TextAppended { .. }
             | Self::ToolCallRequested { .. }
+            | Self::ApprovalRequested { .. }
+            | Self::ApprovalResolved { .. }
             | Self::ToolCallStarted { .. }
             | Self::ToolCallFinished { .. }
             | Self::StepEnded { .. }
             | Self::AttemptFailed { .. }
+            | Self::HistoryCompacted { .. }
             | Self::Unsupported { .. } => false,
         }
     }

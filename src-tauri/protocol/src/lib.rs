@@ -7,6 +7,7 @@
 
 mod id;
 
+mod approval;
 mod event;
 mod outcome;
 
@@ -18,12 +19,17 @@ mod door;
 mod status;
 mod view;
 
+mod health;
+mod limits;
 mod provider;
 
+pub use approval::*;
 pub use attach::*;
 pub use door::*;
 pub use event::*;
+pub use health::*;
 pub use id::*;
+pub use limits::*;
 pub use op::*;
 pub use outcome::*;
 pub use provider::*;
@@ -32,4 +38,4 @@ pub use status::*;
 pub use view::*;
 
 /// Version of the frames in this crate. A page whose engine speaks another one says so and reloads.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;

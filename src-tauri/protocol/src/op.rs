@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ModelRef, Provider, ProviderId, Seq, SessionId, StreamId, TurnId};
+use crate::{
+    Answer, ItemId, ModelRef, Provider, ProviderId, Seq, SessionId, StreamId, TimeLimits, TurnId,
+};
 
 /// What a client asks for. Applied exactly once per op id, answered after commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +15,9 @@ pub enum Op {
         session: SessionId,
         model: ModelRef,
         text: String,
+        /// Where its tools may read and write files.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        folder: Option<String>,
     },
     /// Say something in a session; starts a turn. Refused `TurnActive` while one runs.
     SendMessage { session: SessionId, text: String },
@@ -23,6 +28,19 @@ pub enum Op {
         session: SessionId,
         turn: TurnId,
         expected_tip: Seq,
+    },
+    /// Ask the session's present model to go on where the last turn's answer stopped before its end.
+    ContinueTurn {
+        session: SessionId,
+        turn: TurnId,
+        expected_tip: Seq,
+    },
+    /// Answer the question named `item`. Refused `AlreadyResolved` when it has its answer.
+    AnswerApproval {
+        session: SessionId,
+        turn: TurnId,
+        item: ItemId,
+        answer: Answer,
     },
     /// Rewind to before `turn` and say `text` instead of its message.
     EditMessage {
@@ -39,6 +57,15 @@ pub enum Op {
     UnbinSession { session: SessionId },
     /// The session's next turns use this model.
     ChooseModel { session: SessionId, model: ModelRef },
+    /// Tools of the session's next turns see the files below this folder; absent: none.
+    ChooseFolder {
+        session: SessionId,
+        folder: Option<String>,
+    },
+    /// How long turns wait for what, where a server has no limits of its own. Refused `Invalid` as a whole.
+    ChangeTimeLimits { limits: TimeLimits },
+    /// The models asked when a turn's own fails before it said anything, in this order.
+    ChooseFallbacks { models: Vec<ModelRef> },
     /// Add a model server.
     AddProvider { provider: Provider },
     /// Change a model server.
@@ -58,12 +85,17 @@ impl Op {
             | Self::CancelTurn { session, .. }
             | Self::RetryTurn { session, .. }
             | Self::EditMessage { session, .. }
+            | Self::ContinueTurn { session, .. }
+            | Self::AnswerApproval { session, .. }
+            | Self::ChooseFolder { session, .. }
             | Self::RenameSession { session, .. }
             | Self::BinSession { session }
             | Self::UnbinSession { session }
             | Self::ChooseModel { session, .. }
             | Self::AddSample { session } => Some(*session),
-            Self::AddProvider { .. }
+            Self::ChangeTimeLimits { .. }
+            | Self::ChooseFallbacks { .. }
+            | Self::AddProvider { .. }
             | Self::ChangeProvider { .. }
             | Self::RemoveProvider { .. } => None,
         }

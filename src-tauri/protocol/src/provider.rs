@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, ProviderId};
+use crate::{Failure, ProviderId, TimeLimits};
 
 /// Which language a provider is spoken to in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ pub struct Provider {
     /// Whether models that can think do.
     #[serde(default)]
     pub think: Think,
+    /// How long to wait for what with this server; as in general when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<TimeLimits>,
 }
 
 /// Whether a model that can think does.

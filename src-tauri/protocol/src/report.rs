@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Resolution;
+
 /// An error as it reaches a window or a terminal. Never holds a secret or a message's text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorReport {
@@ -53,6 +55,8 @@ pub enum ErrorCode {
     TurnActive,
     /// The conversation changed since; the draft stays and the new state arrives.
     StaleHead,
+    /// The question has its answer already: this one.
+    AlreadyResolved { resolution: Resolution },
     /// The same op id with other content: our bug.
     OpIdConflict,
     /// There is no such thing.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, Timestamp, TurnId};
+use crate::{Failure, ItemId, Timestamp, TurnId};
 
 /// A session's present state, with a revision that grows with every change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +43,10 @@ pub enum Phase {
     CallingTool { name: String, argument_bytes: u64 },
     /// Tools run.
     RunningTool { name: String },
+    /// A call waits for the user's word; the question's name.
+    Asking { item: ItemId },
+    /// The conversation has outgrown the model's context, and is summed up.
+    Compacting,
     /// A failed attempt is made again at `until`.
     Retrying {
         until: Timestamp,

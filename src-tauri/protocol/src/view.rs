@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cursor, Effect, Failure, ItemId, ModelRef, OpId, Origin, OutcomeKind, Part, Provider, Seq,
-    SessionId, Timestamp, Timings, ToolOutcome, TurnId, TurnOutcome, Usage,
+    Cursor, Effect, Failure, Intent, ItemId, MessagePurpose, ModelRef, OpId, Origin, OutcomeKind,
+    Part, Provider, Resolution, Salvage, Seq, SessionId, TimeLimits, Timestamp, Timings,
+    ToolOutcome, TurnId, TurnOutcome, Usage,
 };
 
 /// A turn as the reader sees it.
@@ -47,7 +48,12 @@ pub struct ItemView {
 #[serde(tag = "kind")]
 pub enum ItemBody {
     /// What the user said.
-    UserMessage { text: String, op: OpId },
+    UserMessage {
+        text: String,
+        op: OpId,
+        #[serde(default, skip_serializing_if = "MessagePurpose::is_said")]
+        purpose: MessagePurpose,
+    },
     /// What the model said or thought. `open` while it may still grow.
     Text {
         part: Part,
@@ -62,9 +68,34 @@ pub enum ItemBody {
         call_id: Option<String>,
         step: u32,
         state: ToolState,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approval: Option<ApprovalView>,
+    },
+    /// From here on the model is told a summary in place of the turns up to `through`, and that some results were left out.
+    Compacted {
+        through: Option<TurnId>,
+        summary: String,
+        set_aside: Vec<ItemId>,
     },
     /// Something this version cannot show.
     Unsupported { original_kind: String },
+}
+
+/// The question a tool call waited for, or waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalView {
+    /// Its name: the first of the calls that share it.
+    pub item: ItemId,
+    /// What the call would do.
+    pub intent: Intent,
+    /// Whether the same call was cut before, and may have taken effect.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_have_run: bool,
+    /// When it was asked.
+    pub asked_at: Timestamp,
+    /// Its answer; absent while it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<Resolution>,
 }
 
 /// Where a tool call stands: one of these, derived from events only.
@@ -116,6 +147,8 @@ pub enum AttemptState {
         failure: Failure,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_in_ms: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<ModelRef>,
         at: Timestamp,
     },
 }
@@ -132,6 +165,9 @@ pub struct TranscriptPage {
     /// The model its next turn uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
+    /// Where its tools see files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// Turns that belong to the conversation, oldest first; the last may still run.
     pub turns: Vec<TurnView>,
     /// Whether there are older turns before these.
@@ -153,6 +189,15 @@ pub struct LibraryPage {
     /// The model of the newest turn anywhere: what a new session begins with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_model: Option<ModelRef>,
+    /// How long turns wait for what; absent until the user chose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<TimeLimits>,
+    /// The models asked when a turn's own fails.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<ModelRef>,
+    /// What was saved of damaged logs, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub salvages: Vec<Salvage>,
     /// All of this is the fold of the events before this position.
     pub as_of: Cursor,
 }
@@ -184,6 +229,8 @@ pub enum SessionState {
     Empty,
     /// A turn runs.
     Running { turn: TurnId },
+    /// A turn waits for the user's word.
+    Asking { turn: TurnId },
     /// The last turn ended so.
     Ended { outcome: OutcomeKind },
 }

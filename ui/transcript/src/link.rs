@@ -680,6 +680,7 @@ impl<F: Follow> Link<F> {
             | ErrorCode::ProtocolMismatch
             | ErrorCode::TurnActive
             | ErrorCode::StaleHead
+            | ErrorCode::AlreadyResolved { .. }
             | ErrorCode::OpIdConflict
             | ErrorCode::Invalid { .. } => self.give_up(Trouble::Refused(code)),
         }

@@ -147,7 +147,9 @@ fn has_answer(turn: &TurnView) -> bool {
     turn.items.iter().any(|item| match &item.body {
         ItemBody::Text { part, text, .. } => *part == Part::Answer && !text.trim().is_empty(),
         ItemBody::ToolCall { .. } => true,
-        ItemBody::UserMessage { .. } | ItemBody::Unsupported { .. } => false,
+        ItemBody::UserMessage { .. }
+        | ItemBody::Compacted { .. }
+        | ItemBody::Unsupported { .. } => false,
     })
 }
 
@@ -229,6 +231,7 @@ pub fn status(status: &Status, now: Timestamp) -> Option<String> {
         | Phase::LoadingModel { .. }
         | Phase::ReadingPrompt { .. }
         | Phase::Thinking
+        | Phase::Compacting
         | Phase::RunningTool { .. } => format!("{words} ({})", elapsed(elapsed_ms)),
         Phase::Connecting { .. } if elapsed_ms >= 1_000 => {
             format!("{words} ({})", elapsed(elapsed_ms))
@@ -241,6 +244,7 @@ pub fn status(status: &Status, now: Timestamp) -> Option<String> {
         | Phase::Connecting { .. }
         | Phase::Writing
         | Phase::CallingTool { .. }
+        | Phase::Asking { .. }
         | Phase::Stopping
         | Phase::NotSaving { .. } => words,
     })
@@ -274,6 +278,8 @@ pub fn phase(phase: &Phase) -> Option<String> {
             failure,
             ..
         } => format!("{}; trying again ({attempt} of {of})", failed(failure)),
+        Phase::Asking { .. } => "waiting for you".to_owned(),
+        Phase::Compacting => "summing up the conversation to make room".to_owned(),
         Phase::Stopping => "stopping".to_owned(),
         Phase::NotSaving { message } => format!("not being saved: {message}"),
     })
@@ -292,6 +298,11 @@ pub fn attempt(state: &AttemptState) -> Option<String> {
             failed(failure),
             wait_ms.div_ceil(1_000)
         )),
+        AttemptState::Failed {
+            failure,
+            next: Some(next),
+            ..
+        } => Some(format!("{}; asked {} instead", failed(failure), next.model)),
         AttemptState::Failed { failure, .. } => Some(failed(failure)),
     }
 }
@@ -301,6 +312,7 @@ pub const fn session_state(state: SessionState) -> &'static str {
     match state {
         SessionState::Empty => "empty",
         SessionState::Running { .. } => "running",
+        SessionState::Asking { .. } => "waiting for you",
         SessionState::Ended { outcome } => match outcome {
             OutcomeKind::Completed => "",
             OutcomeKind::Failed => "failed",
@@ -383,6 +395,7 @@ const fn trouble_words(trouble: &Trouble) -> &'static str {
             ErrorCode::UnknownEpoch
             | ErrorCode::TurnActive
             | ErrorCode::StaleHead
+            | ErrorCode::AlreadyResolved { .. }
             | ErrorCode::OpIdConflict
             | ErrorCode::Invalid { .. }
             | ErrorCode::Other => "this chat could not be opened",

@@ -4,7 +4,7 @@
 //! hide an open turn. Idempotent; each turn is closed in one transaction, so a crash in here loses nothing.
 
 use protocol::{
-    Boot, Effect, EventBody, InterruptedWhy, ItemBody, OutcomeKind, StreamId, Timestamp,
+    Boot, Effect, EventBody, InterruptedWhy, ItemBody, ItemId, OutcomeKind, Resolution, StreamId, Timestamp,
     ToolOutcome, ToolState, TurnId, TurnOutcome, TurnView,
 };
 use rusqlite::{Connection, TransactionBehavior, params};
@@ -85,7 +85,7 @@ fn closing(db: &Connection, key: i64, stream: StreamId, turn: TurnId) -> rusqlit
     };
     let mut bodies: Vec<EventBody> = fold_turn(&events)
         .iter()
-        .flat_map(results_for_open_calls)
+        .flat_map(ends_of_open_calls)
         .collect();
     bodies.push(EventBody::TurnEnded {
         outcome: outcome.clone(),
@@ -123,8 +123,27 @@ fn closing(db: &Connection, key: i64, stream: StreamId, turn: TurnId) -> rusqlit
     })
 }
 
-/// The results of the calls that a turn leaves behind when it ends under them: each call gets exactly one.
-pub(crate) fn results_for_open_calls(turn: &TurnView) -> Vec<EventBody> {
+/// The ends of the questions and calls that a turn leaves behind when it ends under them: each gets exactly one.
+pub(crate) fn ends_of_open_calls(turn: &TurnView) -> Vec<EventBody> {
+    let mut asked: Vec<ItemId> = Vec::new();
+    let questions = turn.items.iter().filter_map(|item| {
+        let ItemBody::ToolCall {
+            approval: Some(approval),
+            ..
+        } = &item.body
+        else {
+            return None;
+        };
+        if approval.resolution.is_some() || asked.contains(&approval.item) {
+            return None;
+        }
+        asked.push(approval.item);
+        Some(EventBody::ApprovalResolved {
+            item: approval.item,
+            resolution: Resolution::Expired,
+        })
+    });
+    let mut closing: Vec<EventBody> = questions.collect();
     let open = turn.items.iter().filter_map(|item| {
         let ItemBody::ToolCall { state, .. } = &item.body else {
             return None;
@@ -142,5 +161,6 @@ pub(crate) fn results_for_open_calls(turn: &TurnView) -> Vec<EventBody> {
             effect,
         })
     });
-    open.collect()
+    closing.extend(open);
+    closing
 }

@@ -387,6 +387,7 @@ impl Machine {
             attempt: self.attempt,
             failure: failure.clone(),
             retry_in_ms,
+            next: None,
         }));
         match retry_in_ms {
             Some(ms) => {

@@ -10,7 +10,7 @@ use std::{
 
 use protocol::{
     Admission, Cursor, Event, EventBody, LibraryPage, LogId, ModelRef, Page, Place, Provider,
-    SessionId, SessionState, SessionSummary, StreamId, Timestamp,
+    Salvage, SessionId, SessionState, SessionSummary, StreamId, TimeLimits, Timestamp,
 };
 
 use super::{Follow, WrongPage};
@@ -22,6 +22,9 @@ pub struct Library {
     order: BTreeSet<Rank>,
     providers: Vec<Provider>,
     last_model: Option<ModelRef>,
+    limits: Option<TimeLimits>,
+    fallbacks: Vec<ModelRef>,
+    salvages: Vec<Salvage>,
     cursor: Cursor,
 }
 
@@ -37,6 +40,8 @@ pub enum LibraryChange {
     Providers,
     /// The model a new session begins with.
     LastModel,
+    /// The time limits, the fallbacks, or what was salvaged.
+    Settings,
 }
 
 impl Library {
@@ -47,6 +52,9 @@ impl Library {
             order: BTreeSet::new(),
             providers: Vec::new(),
             last_model: None,
+            limits: None,
+            fallbacks: Vec::new(),
+            salvages: Vec::new(),
             cursor: Cursor::at_start(log),
         }
     }
@@ -78,12 +86,30 @@ impl Library {
         self.cursor
     }
 
+    /// How long turns wait for what, where the user chose.
+    pub fn limits(&self) -> Option<TimeLimits> {
+        self.limits
+    }
+
+    /// The models asked when a turn's own fails, in this order.
+    pub fn fallbacks(&self) -> &[ModelRef] {
+        &self.fallbacks
+    }
+
+    /// What was saved of damaged logs, oldest first.
+    pub fn salvages(&self) -> &[Salvage] {
+        &self.salvages
+    }
+
     /// This as a page to go on from.
     pub fn to_page(&self) -> LibraryPage {
         LibraryPage {
             sessions: self.sessions.values().cloned().collect(),
             providers: self.providers.clone(),
             last_model: self.last_model.clone(),
+            limits: self.limits,
+            fallbacks: self.fallbacks.clone(),
+            salvages: self.salvages.clone(),
             as_of: self.cursor,
         }
     }
@@ -137,13 +163,28 @@ impl Library {
             } => {
                 self.edit(*session, changes, |summary| {
                     let ends_it = match summary.state {
-                        SessionState::Running { turn: running } => running == *turn,
+                        SessionState::Running { turn: running }
+                        | SessionState::Asking { turn: running } => running == *turn,
                         SessionState::Empty | SessionState::Ended { .. } => true,
                     };
                     if ends_it {
                         summary.state = SessionState::Ended { outcome: *outcome };
                     }
                     summary.active_at = at;
+                });
+            }
+            EventBody::SessionAsked { session, turn } => {
+                self.edit(*session, changes, |summary| {
+                    if summary.state == (SessionState::Running { turn: *turn }) {
+                        summary.state = SessionState::Asking { turn: *turn };
+                    }
+                });
+            }
+            EventBody::SessionAnswered { session, turn } => {
+                self.edit(*session, changes, |summary| {
+                    if summary.state == (SessionState::Asking { turn: *turn }) {
+                        summary.state = SessionState::Running { turn: *turn };
+                    }
                 });
             }
             EventBody::SessionBinned { session } => {
@@ -163,19 +204,35 @@ impl Library {
                 self.providers.retain(|own| own.id != *provider);
                 changes.push(LibraryChange::Providers);
             }
+            EventBody::TimeLimitsChanged { limits } => {
+                self.limits = Some(*limits);
+                changes.push(LibraryChange::Settings);
+            }
+            EventBody::FallbacksChosen { models } => {
+                self.fallbacks.clone_from(models);
+                changes.push(LibraryChange::Settings);
+            }
+            EventBody::LogSalvaged { salvage } => {
+                self.salvages.push(salvage.clone());
+                changes.push(LibraryChange::Settings);
+            }
             // Of a session's stream.
             EventBody::SessionStarted { .. }
             | EventBody::SessionRenamed { .. }
             | EventBody::ModelChosen { .. }
+            | EventBody::FolderChosen { .. }
             | EventBody::UserMessageAdded { .. }
             | EventBody::TurnStarted { .. }
             | EventBody::StepStarted { .. }
             | EventBody::TextAppended { .. }
             | EventBody::ToolCallRequested { .. }
+            | EventBody::ApprovalRequested { .. }
+            | EventBody::ApprovalResolved { .. }
             | EventBody::ToolCallStarted { .. }
             | EventBody::ToolCallFinished { .. }
             | EventBody::StepEnded { .. }
             | EventBody::AttemptFailed { .. }
+            | EventBody::HistoryCompacted { .. }
             | EventBody::TurnEnded { .. }
             | EventBody::HistoryRewound { .. }
             // A newer version's; the list has no place for what it cannot read, and the log keeps it.
@@ -244,6 +301,9 @@ impl From<LibraryPage> for Library {
             sessions,
             providers: page.providers,
             last_model: page.last_model,
+            limits: page.limits,
+            fallbacks: page.fallbacks,
+            salvages: page.salvages,
             cursor: page.as_of,
         }
     }

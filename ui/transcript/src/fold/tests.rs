@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use protocol::{
     Admission, AttemptState, Boot, CancelledBy, Cursor, Dialect, Effect, Event, EventBody, Failure,
-    FailureCode, FinishReason, ItemBody, ItemId, LogId, ModelRef, OpId, Origin, OutcomeKind, Page,
-    Part, Place, Provider, ProviderId, RewindFor, Seq, SessionId, SessionState, StopReason, Think,
-    Timestamp, Timings, TitleBy, ToolOutcome, ToolState, TranscriptPage, TurnId, TurnOutcome,
-    TurnView, Usage,
+    FailureCode, FinishReason, Intent, ItemBody, ItemId, LogId, MessagePurpose, ModelRef, OpId,
+    Origin, OutcomeKind, Page, Part, Place, Provider, ProviderId, Resolution, RewindFor, Seq,
+    SessionId, SessionState, StopReason, Think, Timestamp, Timings, TitleBy, ToolOutcome,
+    ToolState, TranscriptPage, TurnId, TurnOutcome, TurnView, Usage,
 };
 
 use super::{
@@ -67,6 +67,7 @@ impl Log {
                 item: item(message),
                 text: format!("message {message}"),
                 op: OpId::from_bits(u128::from(message)),
+                purpose: MessagePurpose::Said,
             },
         )
         .say(
@@ -75,6 +76,7 @@ impl Log {
                 boot: Boot::from_bits(4),
                 message: item(message),
                 model: model("llama3.2"),
+                fallbacks: Vec::new(),
             },
         )
     }
@@ -232,6 +234,7 @@ fn kinds(view: &TurnView) -> Vec<&'static str> {
                 ..
             } => "reasoning",
             ItemBody::ToolCall { .. } => "tool",
+            ItemBody::Compacted { .. } => "compacted",
             ItemBody::Unsupported { .. } => "unsupported",
         })
         .collect()
@@ -258,9 +261,10 @@ fn marks(view: &TurnView) -> Vec<&str> {
             ItemBody::Unsupported {
                 original_kind: kind,
             } => Some(kind.as_str()),
-            ItemBody::UserMessage { .. } | ItemBody::Text { .. } | ItemBody::ToolCall { .. } => {
-                None
-            }
+            ItemBody::UserMessage { .. }
+            | ItemBody::Text { .. }
+            | ItemBody::ToolCall { .. }
+            | ItemBody::Compacted { .. } => None,
         })
         .collect()
 }
@@ -309,6 +313,7 @@ fn story() -> Log {
             attempt: 1,
             failure: Failure::new(FailureCode::RateLimited, "wait"),
             retry_in_ms: Some(500),
+            next: None,
         },
     )
     .say(
@@ -496,6 +501,7 @@ fn a_text_is_open_until_another_item_the_step_or_the_turn_closes_it() {
                     attempt: 1,
                     failure: Failure::new(FailureCode::StreamCut, ""),
                     retry_in_ms: None,
+                    next: None,
                 },
             );
         }),
@@ -796,6 +802,7 @@ fn provider(id: u128, name: &str) -> Provider {
         num_ctx: None,
         keep_alive: None,
         think: Think::ServerDefault,
+        limits: None,
     }
 }
 
@@ -926,16 +933,81 @@ fn a_turn_that_ended_elsewhere_does_not_stop_the_one_that_runs() {
     );
 }
 
+fn intent() -> Intent {
+    Intent::WriteFile {
+        path: "/notes/a.md".to_owned(),
+        before: None,
+        after: 1,
+        diff: "+a".to_owned(),
+        diff_left_out: 0,
+    }
+}
+
+#[test]
+fn calls_that_share_a_question_share_its_one_answer_and_an_open_one_expires_with_the_turn() {
+    let mut log = Log::default();
+    log.begin(T1, 1).step(T1, 1);
+    for call in [2, 3, 4] {
+        log.say(
+            T1,
+            EventBody::ToolCallRequested {
+                item: item(call),
+                step: 1,
+                name: "write_file".to_owned(),
+                arguments: "{}".to_owned(),
+                call_id: None,
+            },
+        );
+    }
+    let ask = |first: u64, calls: &[u64]| EventBody::ApprovalRequested {
+        item: item(first),
+        calls: calls.iter().copied().map(item).collect(),
+        tool: "write_file".to_owned(),
+        intent: intent(),
+        may_have_run: false,
+    };
+    let resolved = |resolution| EventBody::ApprovalResolved {
+        item: item(2),
+        resolution,
+    };
+    log.say(T1, ask(2, &[2, 3])).say(T1, ask(4, &[4]));
+    log.say(T1, resolved(Resolution::AllowedOnce));
+    log.say(T1, resolved(Resolution::Denied));
+    let resolutions = |log: &Log| -> Vec<Option<Resolution>> {
+        let whole = log.folded();
+        let view = whole.turn(T1).expect("the turn");
+        let approvals = view.items.iter().filter_map(|item| match &item.body {
+            ItemBody::ToolCall { approval, .. } => Some(approval.as_ref()?.resolution),
+            _ => None,
+        });
+        approvals.collect()
+    };
+    let allowed = Some(Resolution::AllowedOnce);
+    assert_eq!(resolutions(&log), [allowed, allowed, None]);
+    log.say(
+        T1,
+        EventBody::TurnEnded {
+            outcome: TurnOutcome::Completed {
+                stop: StopReason::Unknown,
+            },
+        },
+    );
+    assert_eq!(
+        resolutions(&log),
+        [allowed, allowed, Some(Resolution::Expired)]
+    );
+}
+
 /// Any event at all, of few enough turns and items that they meet.
 fn any_body() -> impl Strategy<Value = EventBody> {
     let part = prop_oneof![Just(Part::Answer), Just(Part::Reasoning)];
     let number = prop_oneof![8 => 1..6_u64, 1 => Just(u64::MAX), 1 => Just(1 << 63 | 3)];
     prop_oneof![
         3 => number.clone().prop_map(|number| EventBody::UserMessageAdded {
-            item: item(number), text: "m".to_owned(), op: OpId::from_bits(1),
+            item: item(number), text: "m".to_owned(), op: OpId::from_bits(1), purpose: MessagePurpose::Said,
         }),
         3 => Just(EventBody::TurnStarted {
-            boot: Boot::from_bits(1), message: item(1), model: model("a"),
+            boot: Boot::from_bits(1), message: item(1), model: model("a"), fallbacks: Vec::new(),
         }),
         2 => (1..3_u32, 1..3_u32).prop_map(|(step, attempt)| EventBody::StepStarted {
             step, attempt, model: model("b"),
@@ -947,6 +1019,15 @@ fn any_body() -> impl Strategy<Value = EventBody> {
             item: item(number), step: 1, name: "t".to_owned(), arguments: "{".to_owned(), call_id: None,
         }),
         3 => number.clone().prop_map(|number| EventBody::ToolCallStarted { item: item(number) }),
+        2 => (number.clone(), number.clone()).prop_map(|(first, second)| EventBody::ApprovalRequested {
+            item: item(first), calls: vec![item(first), item(second)], tool: "w".to_owned(), intent: intent(), may_have_run: false,
+        }),
+        2 => number.clone().prop_map(|number| EventBody::ApprovalResolved {
+            item: item(number), resolution: Resolution::Denied,
+        }),
+        1 => number.clone().prop_map(|number| EventBody::HistoryCompacted {
+            item: item(number), through: Some(T1), summary: "s".to_owned(), set_aside: Vec::new(),
+        }),
         3 => number.prop_map(|number| EventBody::ToolCallFinished {
             item: item(number), outcome: ToolOutcome::Denied, effect: Effect::None,
         }),
@@ -954,7 +1035,7 @@ fn any_body() -> impl Strategy<Value = EventBody> {
             step, finish: FinishReason::Length, usage: Usage::default(), timings: Timings::default(),
         }),
         2 => (1..3_u32, 1..3_u32).prop_map(|(step, attempt)| EventBody::AttemptFailed {
-            step, attempt, failure: Failure::new(FailureCode::Aborted, ""), retry_in_ms: None,
+            step, attempt, failure: Failure::new(FailureCode::Aborted, ""), retry_in_ms: None, next: None,
         }),
         2 => Just(EventBody::TurnEnded {
             outcome: TurnOutcome::Completed { stop: StopReason::Unknown },
@@ -995,11 +1076,15 @@ proptest! {
                         prop_assert!(!open || position + 1 == view.items.len(), "two open texts");
                         prop_assert!(!open || view.outcome.is_none(), "open after the end");
                     }
-                    ItemBody::ToolCall { state, .. } => {
+                    ItemBody::ToolCall { state, approval, .. } => {
                         let over = matches!(state, ToolState::Finished { .. });
                         prop_assert!(over || view.outcome.is_none(), "running after the end");
+                        let asks = approval.as_ref().is_some_and(|a| a.resolution.is_none());
+                        prop_assert!(!asks || view.outcome.is_none(), "asking after the end");
                     }
-                    ItemBody::UserMessage { .. } | ItemBody::Unsupported { .. } => {}
+                    ItemBody::UserMessage { .. }
+                    | ItemBody::Compacted { .. }
+                    | ItemBody::Unsupported { .. } => {}
                 }
             }
         }

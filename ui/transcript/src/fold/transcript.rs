@@ -20,6 +20,7 @@ pub struct Transcript {
     title: String,
     origin: Origin,
     model: Option<ModelRef>,
+    folder: Option<String>,
     turns: VecDeque<Turn>,
     more_before: bool,
     /// Every turn before this one is still to be loaded, if there is any; `None`: there is nothing above.
@@ -52,6 +53,7 @@ impl Transcript {
             title: String::new(),
             origin: Origin::Conversation,
             model: None,
+            folder: None,
             turns: VecDeque::new(),
             more_before: false,
             floor: None,
@@ -74,6 +76,11 @@ impl Transcript {
     /// Where it came from.
     pub fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// The folder its next turn's tools may read and write in.
+    pub fn folder(&self) -> Option<&str> {
+        self.folder.as_deref()
     }
 
     /// The model its next turn uses.
@@ -178,6 +185,7 @@ impl Transcript {
             title: self.title.clone(),
             origin: self.origin,
             model: self.model.clone(),
+            folder: self.folder.clone(),
             turns: self.turns().cloned().collect(),
             more_before: self.more_before,
             tip: self.tip,
@@ -199,6 +207,10 @@ impl Transcript {
                 self.model = Some(model.clone());
                 changes.push(Change::SessionChanged);
             }
+            EventBody::FolderChosen { folder } => {
+                self.folder.clone_from(folder);
+                changes.push(Change::SessionChanged);
+            }
             EventBody::HistoryRewound { from, .. } => self.rewind(*from, event.seq, changes),
             EventBody::UserMessageAdded { .. } => self.fold_into_turn(event, changes),
             EventBody::TurnStarted { model, .. } => {
@@ -212,10 +224,13 @@ impl Transcript {
             EventBody::StepStarted { .. }
             | EventBody::TextAppended { .. }
             | EventBody::ToolCallRequested { .. }
+            | EventBody::ApprovalRequested { .. }
+            | EventBody::ApprovalResolved { .. }
             | EventBody::ToolCallStarted { .. }
             | EventBody::ToolCallFinished { .. }
             | EventBody::StepEnded { .. }
             | EventBody::AttemptFailed { .. }
+            | EventBody::HistoryCompacted { .. }
             | EventBody::TurnEnded { .. }
             | EventBody::Unsupported { .. } => self.fold_into_turn(event, changes),
             // Of the library's stream; they say nothing here.
@@ -223,11 +238,16 @@ impl Transcript {
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
+            | EventBody::SessionAsked { .. }
+            | EventBody::SessionAnswered { .. }
             | EventBody::SessionBinned { .. }
             | EventBody::SessionUnbinned { .. }
             | EventBody::ProviderAdded { .. }
             | EventBody::ProviderChanged { .. }
-            | EventBody::ProviderRemoved { .. } => {}
+            | EventBody::ProviderRemoved { .. }
+            | EventBody::TimeLimitsChanged { .. }
+            | EventBody::FallbacksChosen { .. }
+            | EventBody::LogSalvaged { .. } => {}
         }
     }
 
@@ -320,6 +340,7 @@ impl From<TranscriptPage> for Transcript {
             title: page.title,
             origin: page.origin,
             model: page.model,
+            folder: page.folder,
             // Nothing is loaded, so everything there is comes before any turn.
             floor: match turns.front() {
                 Some(first) => Some(first.view.turn),

@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use protocol::{
-    AttemptState, AttemptView, Effect, Event, EventBody, ItemBody, ItemId, ItemView, ModelRef,
-    Part, ProviderId, Seq, Timestamp, ToolOutcome, ToolState, TurnId, TurnView,
+    ApprovalView, AttemptState, AttemptView, Effect, Event, EventBody, Intent, ItemBody, ItemId,
+    ItemView, ModelRef, Part, ProviderId, Resolution, Seq, Timestamp, ToolOutcome, ToolState,
+    TurnId, TurnView,
 };
 
 use super::Change;
@@ -100,10 +101,16 @@ impl Turn {
             return;
         }
         match &event.body {
-            EventBody::UserMessageAdded { item, text, op } => {
+            EventBody::UserMessageAdded {
+                item,
+                text,
+                op,
+                purpose,
+            } => {
                 let body = ItemBody::UserMessage {
                     text: text.clone(),
                     op: *op,
+                    purpose: *purpose,
                 };
                 self.add(*item, body, at, changes);
             }
@@ -146,8 +153,19 @@ impl Turn {
                     call_id: call_id.clone(),
                     step: *step,
                     state: ToolState::Requested,
+                    approval: None,
                 };
                 self.add(*item, body, at, changes);
+            }
+            EventBody::ApprovalRequested {
+                item,
+                calls,
+                tool: _,
+                intent,
+                may_have_run,
+            } => self.ask(*item, calls, intent, *may_have_run, at, changes),
+            EventBody::ApprovalResolved { item, resolution } => {
+                self.resolve(*item, *resolution, at, changes);
             }
             EventBody::ToolCallStarted { item } => {
                 self.move_tool(*item, ToolState::Running { since: at }, at, changes);
@@ -184,14 +202,29 @@ impl Turn {
                 attempt,
                 failure,
                 retry_in_ms,
+                next,
             } => {
                 self.close_text(changes);
                 let failed = AttemptState::Failed {
                     failure: failure.clone(),
                     retry_in_ms: *retry_in_ms,
+                    next: next.clone(),
                     at,
                 };
                 self.end_attempt(*step, Some(*attempt), failed, at, changes);
+            }
+            EventBody::HistoryCompacted {
+                item,
+                through,
+                summary,
+                set_aside,
+            } => {
+                let body = ItemBody::Compacted {
+                    through: *through,
+                    summary: summary.clone(),
+                    set_aside: set_aside.clone(),
+                };
+                self.add(*item, body, at, changes);
             }
             EventBody::TurnEnded { outcome } => {
                 self.close_text(changes);
@@ -207,17 +240,23 @@ impl Turn {
             EventBody::SessionStarted { .. }
             | EventBody::SessionRenamed { .. }
             | EventBody::ModelChosen { .. }
+            | EventBody::FolderChosen { .. }
             | EventBody::HistoryRewound { .. }
             // Of the library's stream.
             | EventBody::SessionListed { .. }
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
+            | EventBody::SessionAsked { .. }
+            | EventBody::SessionAnswered { .. }
             | EventBody::SessionBinned { .. }
             | EventBody::SessionUnbinned { .. }
             | EventBody::ProviderAdded { .. }
             | EventBody::ProviderChanged { .. }
-            | EventBody::ProviderRemoved { .. } => {}
+            | EventBody::ProviderRemoved { .. }
+            | EventBody::TimeLimitsChanged { .. }
+            | EventBody::FallbacksChosen { .. }
+            | EventBody::LogSalvaged { .. } => {}
         }
     }
 
@@ -229,23 +268,32 @@ impl Turn {
             | EventBody::StepStarted { .. }
             | EventBody::TextAppended { .. }
             | EventBody::ToolCallRequested { .. }
+            | EventBody::ApprovalRequested { .. }
+            | EventBody::ApprovalResolved { .. }
             | EventBody::ToolCallStarted { .. }
             | EventBody::ToolCallFinished { .. }
             | EventBody::StepEnded { .. }
             | EventBody::AttemptFailed { .. }
+            | EventBody::HistoryCompacted { .. }
             | EventBody::TurnEnded { .. } => true,
             EventBody::SessionListed { .. }
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
+            | EventBody::SessionAsked { .. }
+            | EventBody::SessionAnswered { .. }
             | EventBody::SessionBinned { .. }
             | EventBody::SessionUnbinned { .. }
             | EventBody::ProviderAdded { .. }
             | EventBody::ProviderChanged { .. }
             | EventBody::ProviderRemoved { .. }
+            | EventBody::TimeLimitsChanged { .. }
+            | EventBody::FallbacksChosen { .. }
+            | EventBody::LogSalvaged { .. }
             | EventBody::SessionStarted { .. }
             | EventBody::SessionRenamed { .. }
             | EventBody::ModelChosen { .. }
+            | EventBody::FolderChosen { .. }
             | EventBody::HistoryRewound { .. }
             | EventBody::Unsupported { .. } => false,
         }
@@ -292,6 +340,7 @@ impl Turn {
             ItemBody::Text { .. }
             | ItemBody::UserMessage { .. }
             | ItemBody::ToolCall { .. }
+            | ItemBody::Compacted { .. }
             | ItemBody::Unsupported { .. } => self.mark_damaged(item, DAMAGED_TEXT, at, changes),
         }
     }
@@ -342,6 +391,83 @@ impl Turn {
         self.mark_damaged(item, DAMAGED_RECORD, at, changes);
     }
 
+    /// The question stands at every call that shares it.
+    fn ask(
+        &mut self,
+        item: ItemId,
+        calls: &[ItemId],
+        intent: &Intent,
+        may_have_run: bool,
+        at: Timestamp,
+        changes: &mut Vec<Change>,
+    ) {
+        let turn = self.view.turn;
+        for call in calls {
+            let Some(view) = self
+                .position(*call)
+                .and_then(|position| self.view.items.get_mut(position))
+            else {
+                self.mark_damaged(*call, DAMAGED_RECORD, at, changes);
+                continue;
+            };
+            match &mut view.body {
+                ItemBody::ToolCall {
+                    approval: approval @ None,
+                    ..
+                } => {
+                    *approval = Some(ApprovalView {
+                        item,
+                        intent: intent.clone(),
+                        may_have_run,
+                        asked_at: at,
+                        resolution: None,
+                    });
+                    view.changed_at = at;
+                    changes.push(Change::ItemChanged { turn, item: *call });
+                }
+                ItemBody::ToolCall { .. }
+                | ItemBody::UserMessage { .. }
+                | ItemBody::Text { .. }
+                | ItemBody::Compacted { .. }
+                | ItemBody::Unsupported { .. } => {
+                    self.mark_damaged(*call, DAMAGED_RECORD, at, changes);
+                }
+            }
+        }
+    }
+
+    /// The first answer stands; a second one is marked.
+    fn resolve(
+        &mut self,
+        question: ItemId,
+        resolution: Resolution,
+        at: Timestamp,
+        changes: &mut Vec<Change>,
+    ) {
+        let turn = self.view.turn;
+        let mut found = false;
+        // A question and its calls stand at the end of the turn: they are of its last step.
+        for view in self.view.items.iter_mut().rev() {
+            let item = view.item;
+            let ItemBody::ToolCall {
+                approval: Some(approval),
+                ..
+            } = &mut view.body
+            else {
+                continue;
+            };
+            if approval.item == question && approval.resolution.is_none() {
+                approval.resolution = Some(resolution);
+                view.changed_at = at;
+                changes.push(Change::ItemChanged { turn, item });
+                found = true;
+            }
+        }
+        if !found {
+            self.mark_damaged(question, DAMAGED_RECORD, at, changes);
+        }
+    }
+
     fn end_attempt(
         &mut self,
         step: u32,
@@ -387,9 +513,18 @@ impl Turn {
         let turn = self.view.turn;
         for view in &mut self.view.items {
             let item = view.item;
-            let ItemBody::ToolCall { state, .. } = &mut view.body else {
+            let ItemBody::ToolCall {
+                state, approval, ..
+            } = &mut view.body
+            else {
                 continue;
             };
+            if let Some(approval) = approval
+                && approval.resolution.is_none()
+            {
+                approval.resolution = Some(Resolution::Expired);
+                changes.push(Change::ItemChanged { turn, item });
+            }
             let (outcome, effect) = match state {
                 ToolState::Requested => (
                     ToolOutcome::NotRun {

@@ -136,6 +136,7 @@ impl Engine {
             title,
             origin: Origin::Conversation,
             model: None,
+            folder: None,
             turns: Vec::new(),
             more_before: false,
             tip: None,
@@ -922,6 +923,9 @@ fn an_attach_answer_that_contradicts_its_question_is_not_believed() {
                 sessions: Vec::new(),
                 providers: Vec::new(),
                 last_model: None,
+                limits: None,
+                fallbacks: Vec::new(),
+                salvages: Vec::new(),
                 as_of: answer.head,
             }));
         }),
