@@ -163,6 +163,7 @@ fn Refused(error: CallError) -> impl IntoView {
                 ErrorCode::StorageFailed => "Your chats cannot be opened",
                 ErrorCode::TurnActive
                 | ErrorCode::StaleHead
+                | ErrorCode::AlreadyResolved { .. }
                 | ErrorCode::OpIdConflict
                 | ErrorCode::NotFound
                 | ErrorCode::Gone

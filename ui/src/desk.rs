@@ -504,6 +504,7 @@ impl Desk {
             CallError::Refused(ErrorReport { code, .. }) => match code {
                 ErrorCode::TurnActive
                 | ErrorCode::StaleHead
+                | ErrorCode::AlreadyResolved { .. }
                 | ErrorCode::NotFound
                 | ErrorCode::Gone
                 | ErrorCode::ShuttingDown
@@ -556,6 +557,7 @@ pub(crate) fn new_provider(name: String, dialect: protocol::Dialect, base_url: S
         num_ctx: None,
         keep_alive: None,
         think: protocol::Think::ServerDefault,
+        limits: None,
     }
 }
 

@@ -15,8 +15,8 @@ use std::{
 
 use leptos::prelude::*;
 use protocol::{
-    AttachArgs, Attached, Batch, DetachArgs, HelloArgs, LoadOlderArgs, PROTOCOL, PageId, PollArgs,
-    StreamId,
+    AttachArgs, AttachReason, Attached, Batch, DetachArgs, HelloArgs, LoadOlderArgs, PROTOCOL,
+    PageId, PollArgs, StreamId,
 };
 use transcript::{AnswerError, Follow, Heard, Library, Link, Next, Ticket, Transcript};
 
@@ -278,6 +278,7 @@ async fn run<F: Follow>(line: Rc<Line<F>>, draw: Draw<F>) {
                     page: page_of_attach,
                     stream,
                     cursor,
+                    why: AttachReason::Open,
                 };
                 asked = Some(Box::pin(async move {
                     Answer::Attached(ticket, Box::new(ipc::attach(&args).await))

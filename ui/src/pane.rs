@@ -90,6 +90,8 @@ pub(crate) enum CellBody {
     /// What it thinks.
     Reasoning(ReasoningCell),
     Tool(RwSignal<ToolCell>),
+    /// What the model is told in place of earlier turns. Never changes.
+    Compacted(StoredValue<String>),
     /// Something this version cannot show, by its kind.
     Unsupported(StoredValue<String>),
 }
@@ -193,6 +195,7 @@ impl Pane {
                     }
                     | ItemBody::UserMessage { .. }
                     | ItemBody::ToolCall { .. }
+                    | ItemBody::Compacted { .. }
                     | ItemBody::Unsupported { .. } => None,
                 });
             answers.collect::<Vec<_>>().join("\n\n")
@@ -420,12 +423,15 @@ impl CellBody {
     /// Whether both are the very same signals.
     fn is(self, other: Self) -> bool {
         match (self, other) {
-            (Self::User(a), Self::User(b)) | (Self::Unsupported(a), Self::Unsupported(b)) => a == b,
+            (Self::User(a), Self::User(b))
+            | (Self::Compacted(a), Self::Compacted(b))
+            | (Self::Unsupported(a), Self::Unsupported(b)) => a == b,
             (Self::Answer(a), Self::Answer(b)) => a == b,
             (Self::Reasoning(a), Self::Reasoning(b)) => a.text == b.text,
             (Self::Tool(a), Self::Tool(b)) => a == b,
             (
                 Self::User(_)
+                | Self::Compacted(_)
                 | Self::Unsupported(_)
                 | Self::Answer(_)
                 | Self::Reasoning(_)
@@ -467,6 +473,9 @@ fn new_item(view: &ItemView, swap: u64) -> ItemCell {
             arguments: arguments.clone(),
             state: state.clone(),
         })),
+        ItemBody::Compacted { summary, .. } => {
+            CellBody::Compacted(StoredValue::new(summary.clone()))
+        }
         ItemBody::Unsupported {
             original_kind: kind,
         } => CellBody::Unsupported(StoredValue::new(kind.clone())),
@@ -521,6 +530,9 @@ fn show_item(cell: ItemCell, view: &ItemView, since: Since) -> bool {
             set_if_new(shown, tool);
             true
         }
+        (CellBody::Compacted(shown), ItemBody::Compacted { summary, .. }) => {
+            shown.with_value(|shown| shown == summary)
+        }
         (
             CellBody::Unsupported(shown),
             ItemBody::Unsupported {
@@ -532,10 +544,12 @@ fn show_item(cell: ItemCell, view: &ItemView, since: Since) -> bool {
             | CellBody::Answer(_)
             | CellBody::Reasoning(_)
             | CellBody::Tool(_)
+            | CellBody::Compacted(_)
             | CellBody::Unsupported(_),
             ItemBody::UserMessage { .. }
             | ItemBody::Text { .. }
             | ItemBody::ToolCall { .. }
+            | ItemBody::Compacted { .. }
             | ItemBody::Unsupported { .. },
         ) => false,
     }

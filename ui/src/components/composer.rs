@@ -46,6 +46,7 @@ impl Sending {
                 session,
                 model: model.clone(),
                 text: text.clone(),
+                folder: None,
             },
         };
         Self {
@@ -64,6 +65,11 @@ impl Sending {
             | Op::CancelTurn { .. }
             | Op::RetryTurn { .. }
             | Op::EditMessage { .. }
+            | Op::ContinueTurn { .. }
+            | Op::AnswerApproval { .. }
+            | Op::ChooseFolder { .. }
+            | Op::ChangeTimeLimits { .. }
+            | Op::ChooseFallbacks { .. }
             | Op::RenameSession { .. }
             | Op::BinSession { .. }
             | Op::UnbinSession { .. }

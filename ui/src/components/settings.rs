@@ -441,6 +441,7 @@ impl ServerForm {
             num_ctx,
             keep_alive: Some(text(self.keep_alive)).filter(|typed| !typed.is_empty()),
             think: self.think.get_untracked(),
+            limits: None,
         })
     }
 }

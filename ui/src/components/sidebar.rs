@@ -293,6 +293,7 @@ fn state_mark(state: SessionState) -> impl IntoView {
     let (class, words) = match state {
         SessionState::Empty => return None,
         SessionState::Running { .. } => ("dot is-running", "answering"),
+        SessionState::Asking { .. } => ("dot is-asking", "waiting for you"),
         SessionState::Ended { outcome } => match outcome {
             OutcomeKind::Completed | OutcomeKind::Cancelled => return None,
             OutcomeKind::Failed => ("dot is-failed", "failed"),

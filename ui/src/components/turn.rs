@@ -45,6 +45,9 @@ fn Item(pane: Pane, turn: TurnId, item: ItemCell, editing: RwSignal<bool>) -> im
         CellBody::Answer(prose) => view! { <Answer prose /> }.into_any(),
         CellBody::Reasoning(reasoning) => view! { <Reasoning reasoning /> }.into_any(),
         CellBody::Tool(tool) => view! { <ToolCall tool /> }.into_any(),
+        CellBody::Compacted(summary) => {
+            view! { <p class="compacted hint">{summary.get_value()}</p> }.into_any()
+        }
         CellBody::Unsupported(kind) => {
             let said = kind.with_value(|kind| words::unsupported(kind));
             view! { <p class="unsupported hint">{said}</p> }.into_any()
