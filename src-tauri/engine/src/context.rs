@@ -4,17 +4,64 @@
 //! answer. Every call has exactly one result, in the order of the calls.
 //! Reasoning is not sent back: servers differ in what they accept, and none needs it.
 
-use protocol::{Effect, ItemBody, Part, StopReason, ToolOutcome, ToolState, TurnOutcome, TurnView};
+use std::collections::HashSet;
+
+use protocol::{
+    Effect, ItemBody, ItemId, Part, StopReason, ToolOutcome, ToolState, TurnId, TurnOutcome,
+    TurnView,
+};
 
 use crate::gateway::{CallMade, Message};
 
 /// The messages of these turns, oldest first.
 pub(crate) fn messages(turns: &[TurnView]) -> Vec<Message> {
     let mut out = Vec::new();
+    let (summed_up, summary) = summary(turns);
+    let set_aside = set_aside(turns);
+    if !summary.is_empty() {
+        let text = format!("Summary of this conversation so far:\n\n{summary}");
+        out.push(Message::System { text });
+    }
     for turn in turns {
-        tell(turn, &mut out);
+        if summed_up.is_none_or(|through| turn.turn > through) {
+            tell(turn, &set_aside, &mut out);
+        }
     }
     out
+}
+
+/// The turn up to which the newest summary stands for the conversation, and the summary.
+fn summary(turns: &[TurnView]) -> (Option<TurnId>, &str) {
+    let items = turns.iter().rev().flat_map(|turn| turn.items.iter().rev());
+    let mut newest = items.filter_map(|item| match &item.body {
+        ItemBody::Compacted {
+            through: Some(through),
+            summary,
+            ..
+        } => Some((Some(*through), summary.as_str())),
+        ItemBody::Compacted { through: None, .. }
+        | ItemBody::UserMessage { .. }
+        | ItemBody::Text { .. }
+        | ItemBody::ToolCall { .. }
+        | ItemBody::Unsupported { .. } => None,
+    });
+    newest.next().unwrap_or((None, ""))
+}
+
+/// The calls whose results are left out.
+pub(crate) fn set_aside(turns: &[TurnView]) -> HashSet<ItemId> {
+    let items = turns.iter().flat_map(|turn| &turn.items);
+    items
+        .filter_map(|item| match &item.body {
+            ItemBody::Compacted { set_aside, .. } => Some(set_aside),
+            ItemBody::UserMessage { .. }
+            | ItemBody::Text { .. }
+            | ItemBody::ToolCall { .. }
+            | ItemBody::Unsupported { .. } => None,
+        })
+        .flatten()
+        .copied()
+        .collect()
 }
 
 /// One answer of a turn: words, then calls, then their results.
@@ -41,7 +88,7 @@ impl Answer {
     }
 }
 
-fn tell(turn: &TurnView, out: &mut Vec<Message>) {
+fn tell(turn: &TurnView, set_aside: &HashSet<ItemId>, out: &mut Vec<Message>) {
     let mut answer = Answer::default();
     for item in &turn.items {
         match &item.body {
@@ -80,7 +127,10 @@ fn tell(turn: &TurnView, out: &mut Vec<Message>) {
                 answer.results.push(Message::ToolResult {
                     call_id,
                     name: sendable(name),
-                    text: result_text(state),
+                    text: match result_text(state) {
+                        text if set_aside.contains(&item.item) => left_out(&text),
+                        text => text,
+                    },
                 });
             }
             ItemBody::Text {
@@ -124,6 +174,14 @@ fn object_or_empty(arguments: &str) -> String {
         Ok(_) => arguments.to_owned(),
         Err(_) => "{}".to_owned(),
     }
+}
+
+/// What stands for a result that was left out: that the tool ran, and how much it said.
+fn left_out(text: &str) -> String {
+    format!(
+        "[The tool ran. Its result of {} characters was left out here to make room; call it again if you need it.]",
+        text.chars().count()
+    )
 }
 
 fn result_text(state: &ToolState) -> String {

@@ -18,8 +18,8 @@ use std::{
 };
 
 use protocol::{
-    Boot, Cursor, EventBody, ItemId, LogId, ModelRef, OpId, Origin, Receipt, Resolution, Seq, SessionId,
-    StreamId, Timestamp, TitleBy, TurnId,
+    Boot, Cursor, EventBody, ItemId, LogId, ModelRef, OpId, Origin, Receipt, Resolution, Seq,
+    SessionId, StreamId, Timestamp, TitleBy, TurnId,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};

@@ -2,8 +2,8 @@
 //! tried without a model server.
 
 use protocol::{
-    Boot, EventBody, FinishReason, ItemId, MessagePurpose, ModelRef, OpId, Origin, OutcomeKind, Part, ProviderId,
-    SessionId, StopReason, Timings, TitleBy, TurnId, TurnOutcome, Usage,
+    Boot, EventBody, FinishReason, ItemId, MessagePurpose, ModelRef, OpId, Origin, OutcomeKind,
+    Part, ProviderId, SessionId, StopReason, Timings, TitleBy, TurnId, TurnOutcome, Usage,
 };
 
 const TITLE: &str = "A first look (sample)";

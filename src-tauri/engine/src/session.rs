@@ -16,21 +16,22 @@ use std::{
 use futures_util::FutureExt;
 use protocol::{
     Answer, ErrorCode, ErrorReport, EventBody, Failure, FailureCode, ItemBody, ItemId,
-    MessagePurpose, ModelRef, Op, OpId, Origin, OutcomeKind, Phase, Place, Receipt, Resolution, RewindFor, Seq, SessionId, StreamId, TimeLimits, TitleBy,
-    TurnId, TurnOutcome,
+    MessagePurpose, ModelRef, Op, OpId, Origin, OutcomeKind, Phase, Place, Provider, Receipt,
+    Resolution, RewindFor, Seq, SessionId, StreamId, TitleBy, TurnId, TurnOutcome,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     clock::ready,
     engine::Shared,
+    gateway::Limits,
     log::{
         Append, Commit, CommitError, Derived, Durability, Head, OpDigest, OpStamp, ReadError,
         ends_of_open_calls,
     },
     sample,
     status::PhaseSetter,
-    turn::{self, Answered, TurnCx, TurnEnd},
+    turn::{self, Answered, Candidate, TurnCx, TurnEnd},
 };
 
 /// Ops and records that may wait for a session's task. Full: whoever asks waits.
@@ -417,11 +418,7 @@ impl Session {
     }
 
     /// After a panic or the backstop the turn itself could not close its calls; each still gets its one result.
-    async fn ends_of_open_calls(
-        &self,
-        turn: TurnId,
-        closing: &[EventBody],
-    ) -> Vec<EventBody> {
+    async fn ends_of_open_calls(&self, turn: TurnId, closing: &[EventBody]) -> Vec<EventBody> {
         let id = self.id;
         let read = self
             .shared
@@ -662,7 +659,6 @@ impl Session {
             op,
             ..Written::default()
         };
-        let message = Message::said(text);
         self.begin_turn(written, op_id, model, message).await
     }
 
@@ -792,19 +788,20 @@ impl Session {
             .read(move |log| log.folded_turn(id, turn))
             .await;
         let view = read.map_err(|e| read_report(&e))?;
-        let resolution = view.iter().flat_map(|view| &view.items).find_map(|view| {
-            match &view.body {
-                ItemBody::ToolCall {
-                    approval: Some(approval),
-                    ..
-                } if approval.item == item => approval.resolution,
-                ItemBody::ToolCall { .. }
-                | ItemBody::UserMessage { .. }
-                | ItemBody::Text { .. }
-                | ItemBody::Compacted { .. }
-                | ItemBody::Unsupported { .. } => None,
-            }
-        });
+        let resolution =
+            view.iter()
+                .flat_map(|view| &view.items)
+                .find_map(|view| match &view.body {
+                    ItemBody::ToolCall {
+                        approval: Some(approval),
+                        ..
+                    } if approval.item == item => approval.resolution,
+                    ItemBody::ToolCall { .. }
+                    | ItemBody::UserMessage { .. }
+                    | ItemBody::Text { .. }
+                    | ItemBody::Compacted { .. }
+                    | ItemBody::Unsupported { .. } => None,
+                });
         Ok(match resolution {
             Some(resolution) => ErrorReport::new(
                 ErrorCode::AlreadyResolved { resolution },
@@ -866,11 +863,15 @@ impl Session {
     /// The models asked, in this order, when `model` fails before it said anything: those in the settings whose server
     /// still exists.
     async fn fallbacks(&self, model: &ModelRef) -> Result<Vec<ModelRef>, ErrorReport> {
-        let page = self.shared.shelf.page().await.map_err(|e| read_report(&e))?;
+        let page = self
+            .shared
+            .shelf
+            .page()
+            .await
+            .map_err(|e| read_report(&e))?;
         let known = |other: &ModelRef| page.providers.iter().any(|p| p.id == other.provider);
-        let same = |other: &ModelRef| {
-            other.provider == model.provider && other.model == model.model
-        };
+        let same =
+            |other: &ModelRef| other.provider == model.provider && other.model == model.model;
         Ok(page
             .fallbacks
             .iter()
@@ -1017,6 +1018,14 @@ impl Session {
             .limits_for(&provider)
             .await
             .map_err(|e| read_report(&e))?;
+        let ceiling = Duration::from_millis(limits.ceiling_ms);
+        let mut candidates = vec![self.candidate(provider, model.clone()).await?];
+        for fallback in &fallbacks {
+            let provider = self.shared.shelf.provider(fallback.provider).await;
+            if let Some(provider) = provider.map_err(|e| read_report(&e))? {
+                candidates.push(self.candidate(provider, fallback.clone()).await?);
+            }
+        }
         let turn = self.head.next_turn;
         let item = self.head.next_item;
         written.bodies.push((
@@ -1047,18 +1056,31 @@ impl Session {
             .await
             .map_err(|e| commit_report(&e))?;
         if self.head.open_turn == Some(turn) {
-            self.run_turn(turn, item.next(), provider, model, limits);
+            self.run_turn(turn, item.next(), candidates, ceiling);
         }
         Ok(receipt)
+    }
+
+    async fn candidate(
+        &self,
+        provider: Provider,
+        model: ModelRef,
+    ) -> Result<Candidate, ErrorReport> {
+        let limits = self.shared.limits_for(&provider).await;
+        let limits = Limits::from(&limits.map_err(|e| read_report(&e))?);
+        Ok(Candidate {
+            provider,
+            model,
+            limits,
+        })
     }
 
     fn run_turn(
         &mut self,
         turn: TurnId,
         next_item: ItemId,
-        provider: protocol::Provider,
-        model: ModelRef,
-        limits: TimeLimits,
+        candidates: Vec<Candidate>,
+        ceiling: Duration,
     ) {
         let shared = Arc::clone(&self.shared);
         // The engine is gone: recovery closes the turn at the next start.
@@ -1079,22 +1101,17 @@ impl Session {
             session: self.id,
             turn,
         };
-        phase.set(Phase::Connecting {
-            provider: provider.name.clone(),
-        });
-        tracing::info!(session = %self.id, %turn, provider = %provider.id, "turn started");
+        tracing::info!(session = %self.id, %turn, "turn started");
         let cx = TurnCx {
             session: self.id,
             turn,
-            provider,
-            model,
+            candidates,
             next_item,
             recorder: Recorder(own),
             reads: shared.log.reads().clone(),
             gateway: shared.gateway.clone(),
             clock: Arc::clone(&shared.clock),
-            limits: turn::limits(&limits),
-            ceiling: Duration::from_millis(limits.ceiling_ms),
+            ceiling,
             answers,
             folder: self.head.folder.clone(),
             allowed: self.head.allowed.clone(),

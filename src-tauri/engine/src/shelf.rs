@@ -2,7 +2,9 @@
 //!
 //! A cache: brought up to date from the log whenever it is asked, so nothing has to tell it of changes.
 
-use protocol::{LibraryPage, Provider, ProviderId, SessionId, SessionSummary, StreamId, TimeLimits};
+use protocol::{
+    LibraryPage, Provider, ProviderId, SessionId, SessionSummary, StreamId, TimeLimits,
+};
 use tokio::sync::Mutex;
 use transcript::{Follow, Library};
 

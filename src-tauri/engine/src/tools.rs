@@ -1,10 +1,13 @@
-//! Tools the model may call. In this version one that asks nobody anything: the current time.
+//! Tools the model may call. STAND-IN until the file tools land.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
-use protocol::{Effect, Timestamp, ToolOutcome};
+use protocol::{Effect, Intent, Timestamp, ToolOutcome};
 
 use crate::{clock::Clock, gateway::ToolSpec};
+
+/// Results up to this long are never left out.
+pub(crate) const SMALL_RESULT_CHARS: usize = 2_048;
 
 /// What a tool's run gave.
 #[derive(Debug)]
@@ -13,12 +16,75 @@ pub(crate) struct ToolResult {
     pub(crate) effect: Effect,
 }
 
-const CURRENT_TIME: &str = "current_time";
-
-pub(crate) fn names() -> Vec<String> {
-    vec![CURRENT_TIME.to_owned()]
+#[derive(Clone)]
+pub(crate) struct Toolbox {
+    clock: Arc<dyn Clock>,
+    folder: Option<PathBuf>,
+}
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) intent: Intent,
+    path: PathBuf,
+    content: String,
+}
+impl Toolbox {
+    pub(crate) fn new(clock: Arc<dyn Clock>, folder: Option<PathBuf>) -> Self {
+        Self { clock, folder }
+    }
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut n = vec![CURRENT_TIME.to_owned()];
+        if self.folder.is_some() {
+            n.push("write_file".to_owned());
+        }
+        n
+    }
+    pub(crate) fn specs(&self) -> Vec<ToolSpec> {
+        specs()
+    }
+    pub(crate) fn changes_something(&self, name: &str) -> bool {
+        name == "write_file"
+    }
+    pub(crate) async fn prepare(
+        &self,
+        _name: String,
+        arguments: String,
+    ) -> Result<Option<Prepared>, String> {
+        let v: serde_json::Value = serde_json::from_str(&arguments).map_err(|e| e.to_string())?;
+        let folder = self.folder.clone().ok_or("no folder")?;
+        let path = folder.join(v["path"].as_str().unwrap_or("x"));
+        let content = v["content"].as_str().unwrap_or("").to_owned();
+        Ok(Some(Prepared {
+            intent: Intent::WriteFile {
+                path: path.display().to_string(),
+                before: None,
+                after: content.len() as u64,
+                diff: format!("+{content}"),
+                diff_left_out: 0,
+            },
+            path,
+            content,
+        }))
+    }
+    pub(crate) async fn run(
+        &self,
+        name: String,
+        arguments: String,
+        prepared: Option<Prepared>,
+    ) -> ToolResult {
+        if let Some(p) = prepared {
+            let _ = std::fs::write(p.path, p.content);
+            return ToolResult {
+                outcome: ToolOutcome::Succeeded {
+                    output: "written".into(),
+                },
+                effect: Effect::Committed,
+            };
+        }
+        run(name, arguments, Arc::clone(&self.clock)).await
+    }
 }
 
+const CURRENT_TIME: &str = "current_time";
 pub(crate) fn specs() -> Vec<ToolSpec> {
     vec![ToolSpec {
         name: CURRENT_TIME.to_owned(),

@@ -5,18 +5,21 @@
 //! Kept by: the machine decides, the driver acts; a cancellation is an input like any other and never races the end.
 //! Not here: the terminal's commit and the backstop (`session`).
 
+mod calls;
 mod cancel;
+mod ceiling;
+mod compaction;
 mod machine;
 mod text;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::HashMap, convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 
 use protocol::{
-    Dialect, EventBody, Failure, FailureCode, ItemId, ModelRef, Part, Phase, Provider, SessionId,
-    TurnId, TurnOutcome,
+    Dialect, EventBody, Failure, FailureCode, FinishReason, ItemId, ModelRef, Part, Phase,
+    Provider, Resolution, SessionId, TurnId, TurnOutcome,
 };
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Mutex, mpsc, watch},
     task::{JoinHandle, JoinSet},
 };
 use tokio_util::task::TaskTracker;
@@ -25,14 +28,15 @@ use crate::{
     clock::{Clock, Sleep, ready},
     context,
     gateway::{AttemptError, Gateway, Limits, ModelEvent, ModelRequest, Retry, StepEnd},
-    log::{PageLimit, Reads},
+    log::{PageLimit, ReadError, Reads},
     session::{NotRecorded, Recorder},
     status::PhaseSetter,
-    tools::{self, ToolResult},
+    tools::{Prepared, ToolResult, Toolbox},
 };
 
 pub(crate) use cancel::{Cancel, Cancelled, Cause, channel as cancel_channel};
-use machine::{Effect, Input, Machine, Tools};
+use ceiling::Ceiling;
+use machine::{Compaction, Effect, Input, Machine, Prospect, Rules, Tools};
 use text::TextBuffer;
 
 /// Events of an attempt that may wait for the driver. Full: the attempt stops reading its socket, and no silence is
@@ -49,20 +53,39 @@ const PROGRESS_BYTES: u64 = 1_024;
 pub(crate) struct TurnCx {
     pub(crate) session: SessionId,
     pub(crate) turn: TurnId,
-    pub(crate) provider: Provider,
-    pub(crate) model: ModelRef,
+    /// Who is asked, in order: the turn's own model, then its fallbacks. At least one.
+    pub(crate) candidates: Vec<Candidate>,
     pub(crate) next_item: ItemId,
     pub(crate) recorder: Recorder,
     pub(crate) reads: Reads,
     pub(crate) gateway: Gateway,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) limits: Limits,
     pub(crate) ceiling: Duration,
+    /// Where tools see files.
+    pub(crate) folder: Option<String>,
+    /// Changing tools that need no word any more.
+    pub(crate) allowed: Vec<String>,
+    pub(crate) answers: mpsc::UnboundedReceiver<Answered>,
     pub(crate) cancel: Cancel,
     pub(crate) cancelled: Cancelled,
     pub(crate) phase: PhaseSetter,
     pub(crate) tracker: TaskTracker,
     pub(crate) jitter: u64,
+}
+
+/// A model that may be asked, and how long to wait for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) provider: Provider,
+    pub(crate) model: ModelRef,
+    pub(crate) limits: Limits,
+}
+
+/// The user's answer to a question of the turn. It is in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub(crate) item: ItemId,
+    pub(crate) resolution: Resolution,
 }
 
 /// How a turn ended, and what it still had to say.
@@ -78,23 +101,40 @@ pub(crate) struct TurnEnd {
 /// Not cancel safe: a dropped turn has no end of its own, and its owner records it as aborted. Use [`Cancel`].
 #[tracing::instrument(skip_all, fields(session = %cx.session, turn = %cx.turn))]
 pub(crate) async fn run(cx: TurnCx) -> TurnEnd {
-    let machine = Machine::new(cx.model.clone(), tools::names(), cx.next_item, cx.jitter);
-    let ceiling = cx.clock.sleep(cx.ceiling);
+    let toolbox = Toolbox::new(Arc::clone(&cx.clock), cx.folder.as_ref().map(PathBuf::from));
+    let names = toolbox.names();
+    let rules = Rules {
+        candidates: cx.candidates.iter().map(|c| c.model.clone()).collect(),
+        changing: names
+            .iter()
+            .filter(|name| toolbox.changes_something(name))
+            .cloned()
+            .collect(),
+        tools: names,
+        allowed: cx.allowed.clone(),
+        next_item: cx.next_item,
+        jitter: cx.jitter,
+    };
+    let mut machine = Machine::new(rules);
     let mut driver = Driver {
         text: TextBuffer::new(),
         batch: Vec::new(),
         work: Work::None,
         tools: JoinSet::new(),
-        ceiling: Some(ceiling),
+        toolbox,
+        prepared: HashMap::new(),
+        changing: Arc::new(Mutex::new(())),
+        ceiling: Ceiling::new(cx.ceiling, cx.clock.as_ref()),
         progress: 0,
+        at_once: Vec::new(),
         cx,
     };
-    let mut machine = machine;
     let mut effects = machine.step(Input::Begin);
     loop {
         match driver.perform(effects).await {
             Ok(Some(end)) => return end,
             Ok(None) => {
+                driver.pause_for_user(machine.waits_for_user());
                 let inputs = driver.next_inputs().await;
                 effects = inputs
                     .into_iter()
@@ -104,7 +144,8 @@ pub(crate) async fn run(cx: TurnCx) -> TurnEnd {
             // What could not be written stays in the batch and goes out with the terminal.
             Err(NotRecorded) => {
                 driver.cx.cancel.cancel(Cause::StorageFailed);
-                effects = machine.step(Input::Cancelled(Cause::StorageFailed));
+                let cause = driver.cx.cancelled.fired().await;
+                effects = machine.step(Input::Cancelled(cause));
             }
         }
     }
@@ -116,22 +157,44 @@ struct Driver {
     /// Decided, not yet committed; in order.
     batch: Vec<EventBody>,
     work: Work,
-    tools: JoinSet<(ItemId, ToolResult)>,
-    /// Gone once it has fired.
-    ceiling: Option<Sleep>,
+    tools: JoinSet<(ItemId, Done)>,
+    toolbox: Toolbox,
+    /// What the calls that wait for the user's word would do.
+    prepared: HashMap<ItemId, Prepared>,
+    /// Held by the one call that changes something right now.
+    changing: Arc<Mutex<()>>,
+    ceiling: Ceiling,
     /// Bytes of arguments the reader was last told of.
     progress: u64,
+    /// What is known without waiting for anything.
+    at_once: Vec<Input>,
+}
+
+/// What came of a tool's task.
+enum Done {
+    Prepared(Prospect, Option<Prepared>),
+    Ran(ToolResult),
 }
 
 /// What the turn waits for, besides tools.
 enum Work {
     None,
     Attempt(Attempt),
+    Summary(Attempt, Box<Summing>),
     Wait(Sleep),
+}
+
+/// A summary that is being written.
+struct Summing {
+    plan: compaction::Plan,
+    overflow: Failure,
+    text: String,
 }
 
 /// A request to a provider, in a task of its own, so that the socket is read while we write.
 struct Attempt {
+    /// The model's name, for the reader.
+    model: String,
     events: mpsc::Receiver<ModelEvent>,
     task: JoinHandle<Result<StepEnd, AttemptError>>,
     /// Whether the model has begun to say something.
@@ -225,9 +288,25 @@ impl Driver {
                 Effect::Append { item, part, text } => {
                     self.text.push(item, part, &text, &mut self.batch);
                 }
-                Effect::CallModel { tools } => {
+                Effect::CallModel { candidate, tools } => {
                     self.commit().await?;
-                    self.call_model(tools).await;
+                    self.call_model(candidate, tools).await;
+                }
+                Effect::Compact {
+                    candidate,
+                    overflow,
+                } => {
+                    self.commit().await?;
+                    self.compact(candidate, overflow).await;
+                }
+                Effect::Prepare {
+                    item,
+                    name,
+                    arguments,
+                } => {
+                    // The call is in the log before anything of it happens.
+                    self.commit().await?;
+                    self.prepare(item, name, arguments);
                 }
                 Effect::RunTool {
                     item,
@@ -286,70 +365,172 @@ impl Driver {
         Ok(())
     }
 
-    async fn call_model(&mut self, tools: Tools) {
-        self.cx.phase.set(Phase::Connecting {
-            provider: self.cx.provider.name.clone(),
+    async fn call_model(&mut self, candidate: usize, tools: Tools) {
+        let asked = self.ask(candidate, |turns, candidate, toolbox| ModelRequest {
+            model: candidate.model.model.clone(),
+            messages: context::messages(turns),
+            tools: match tools {
+                Tools::Offered => toolbox.specs(),
+                Tools::Withheld => Vec::new(),
+            },
         });
+        match asked.await {
+            Ok(attempt) => self.work = Work::Attempt(attempt),
+            Err(failure) => self.at_once.push(Input::AttemptFailed(AttemptError {
+                failure,
+                retry: Retry::Never,
+            })),
+        }
+    }
+
+    /// Reads the conversation and sends a request made of it, in a task of its own.
+    async fn ask(
+        &mut self,
+        candidate: usize,
+        request: impl FnOnce(&[protocol::TurnView], &Candidate, &Toolbox) -> ModelRequest,
+    ) -> Result<Attempt, Failure> {
         self.progress = 0;
-        let (session, cx) = (self.cx.session, &self.cx);
+        let cx = &self.cx;
+        let candidate = cx.candidates.get(candidate).ok_or_else(panicked)?;
+        cx.phase.set(Phase::Connecting {
+            provider: candidate.provider.name.clone(),
+        });
+        let session = cx.session;
         let read = cx
             .reads
             .read(move |log| log.excerpt(session, None, PageLimit::WHOLE))
             .await;
+        let excerpt = read.map_err(|error| unreadable(&error))?;
+        let asking = Asking {
+            gateway: cx.gateway.clone(),
+            provider: candidate.provider.clone(),
+            limits: candidate.limits,
+            clock: Arc::clone(&cx.clock),
+            request: request(&excerpt.turns, candidate, &self.toolbox),
+        };
         let (events_in, events) = mpsc::channel(ATTEMPT_QUEUE);
         let begun = watch::channel(false).0;
-        let task = match read {
-            Ok(excerpt) => {
-                let request = ModelRequest {
-                    model: cx.model.model.clone(),
-                    messages: context::messages(&excerpt.turns),
-                    tools: match tools {
-                        Tools::Offered => tools::specs(),
-                        Tools::Withheld => Vec::new(),
-                    },
-                };
-                let asking = Asking {
-                    gateway: cx.gateway.clone(),
-                    provider: cx.provider.clone(),
-                    limits: cx.limits,
-                    clock: Arc::clone(&cx.clock),
-                    request,
-                };
-                let mut has_begun = begun.subscribe();
-                cx.tracker.spawn(async move {
-                    tokio::select! {
-                        end = asking.until_loaded(&events_in) => end,
-                        never = asking.glance(&events_in, &mut has_begun) => match never {},
-                    }
-                })
+        let mut has_begun = begun.subscribe();
+        let task = cx.tracker.spawn(async move {
+            tokio::select! {
+                end = asking.until_loaded(&events_in) => end,
+                never = asking.glance(&events_in, &mut has_begun) => match never {},
             }
-            Err(error) => cx.tracker.spawn(async move {
-                drop(events_in);
-                let failure = Failure::new(
-                    FailureCode::Panicked,
-                    "Holdfast could not read this conversation from its log.",
-                );
-                Err(AttemptError {
-                    failure: failure.with_detail(error.to_string()),
-                    retry: Retry::Never,
-                })
-            }),
-        };
-        self.work = Work::Attempt(Attempt {
+        });
+        Ok(Attempt {
+            model: candidate.model.model.clone(),
             events,
             task,
             begun,
             called: false,
+        })
+    }
+
+    /// Makes room: results that can be left out, and a summary of the older turns, written by the model itself.
+    async fn compact(&mut self, candidate: usize, overflow: Failure) {
+        self.cx.phase.set(Phase::Compacting);
+        let (session, turn) = (self.cx.session, self.cx.turn);
+        let read = self
+            .cx
+            .reads
+            .read(move |log| log.excerpt(session, None, PageLimit::WHOLE))
+            .await;
+        let plan = match read {
+            Ok(excerpt) => compaction::plan(&excerpt.turns, turn, &overflow),
+            Err(error) => {
+                let failure = unreadable(&error);
+                return self.at_once.push(Input::Compacted(Err(failure)));
+            }
+        };
+        let Some(plan) = plan else {
+            let failure = compaction::nothing_to_leave_out(overflow);
+            return self.at_once.push(Input::Compacted(Err(failure)));
+        };
+        let Some(messages) = plan.request() else {
+            let done = plan.with_summary(String::new());
+            return self.at_once.push(Input::Compacted(Ok(done)));
+        };
+        let asked = self.ask(candidate, move |_, candidate, _| ModelRequest {
+            model: candidate.model.model.clone(),
+            messages,
+            tools: Vec::new(),
+        });
+        match asked.await {
+            Ok(attempt) => {
+                self.cx.phase.set(Phase::Compacting);
+                let summing = Summing {
+                    plan,
+                    overflow,
+                    text: String::new(),
+                };
+                self.work = Work::Summary(attempt, Box::new(summing));
+            }
+            Err(failure) => self.at_once.push(Input::Compacted(Err(failure))),
+        }
+    }
+
+    fn prepare(&mut self, item: ItemId, name: String, arguments: String) {
+        self.cx.phase.set(Phase::RunningTool { name: name.clone() });
+        let (toolbox, reads, session) =
+            (self.toolbox.clone(), self.cx.reads.clone(), self.cx.session);
+        self.tools.spawn(async move {
+            let may_have_run = {
+                let (name, arguments) = (name.clone(), arguments.clone());
+                reads
+                    .read(move |log| log.may_have_run(session, &name, &arguments))
+                    .await
+            };
+            let may_have_run = may_have_run.unwrap_or_else(|error| {
+                // Unknown: better asked about once too often.
+                tracing::error!(%session, %error, "could not look for cut calls");
+                true
+            });
+            let done = match toolbox.prepare(name, arguments).await {
+                Err(why) => Done::Prepared(Prospect::Refused(why), None),
+                Ok(None) => Done::Prepared(Prospect::Harmless, None),
+                Ok(Some(prepared)) => {
+                    let intent = prepared.intent.clone();
+                    let found = Prospect::Changes {
+                        intent,
+                        may_have_run,
+                    };
+                    Done::Prepared(found, Some(prepared))
+                }
+            };
+            (item, done)
         });
     }
 
     fn run_tool(&mut self, item: ItemId, name: String, arguments: String) {
         self.cx.phase.set(Phase::RunningTool { name: name.clone() });
-        let clock = Arc::clone(&self.cx.clock);
+        let toolbox = self.toolbox.clone();
+        let prepared = self.prepared.remove(&item);
+        let changes = toolbox.changes_something(&name);
+        let changing = Arc::clone(&self.changing);
         self.tools.spawn(async move {
+            // One change after the other: what the second one does may depend on the first.
+            let _turn = match changes {
+                true => Some(changing.lock().await),
+                false => None,
+            };
             // A task of its own, so that a panicking tool is an error result and not the end of the turn.
-            (item, tools::run(name, arguments, clock).await)
+            (
+                item,
+                Done::Ran(toolbox.run(name, arguments, prepared).await),
+            )
         });
+    }
+
+    /// Waiting for the user is not work: the ceiling stands still.
+    fn pause_for_user(&mut self, question: Option<ItemId>) {
+        let clock = self.cx.clock.as_ref();
+        match question {
+            Some(item) => {
+                self.ceiling.pause(clock);
+                self.cx.phase.set(Phase::Asking { item });
+            }
+            None => self.ceiling.go_on(clock),
+        }
     }
 
     fn wait(&mut self, ms: u64, attempt: u32, failure: Failure) {
@@ -366,14 +547,18 @@ impl Driver {
     }
 
     async fn stop_work(&mut self) {
-        if let Work::Attempt(attempt) = std::mem::replace(&mut self.work, Work::None) {
-            attempt.stop().await;
+        match std::mem::replace(&mut self.work, Work::None) {
+            Work::Attempt(attempt) | Work::Summary(attempt, _) => attempt.stop().await,
+            Work::None | Work::Wait(_) => {}
         }
         self.tools.shutdown().await;
     }
 
     /// Waits for whatever comes next. Several inputs only when the turn is cancelled: what had come before it goes first.
     async fn next_inputs(&mut self) -> Vec<Input> {
+        if !self.at_once.is_empty() {
+            return std::mem::take(&mut self.at_once);
+        }
         loop {
             let now = self.cx.clock.monotonic();
             let mut flush = self
@@ -382,14 +567,17 @@ impl Driver {
                 .map(|at| self.cx.clock.sleep_until(at));
             let (mut events, wait) = match &mut self.work {
                 Work::None => (None, None),
-                Work::Attempt(attempt) => (Some(&mut attempt.events), None),
+                Work::Attempt(attempt) | Work::Summary(attempt, _) => {
+                    (Some(&mut attempt.events), None)
+                }
                 Work::Wait(sleep) => (None, Some(sleep)),
             };
             // Nothing in here writes or ends anything: it only says what happened first.
             let news = tokio::select! {
                 biased;
                 cause = self.cx.cancelled.fired() => News::Cancelled(cause),
-                () = ready(self.ceiling.as_mut()) => News::Ceiling,
+                () = self.ceiling.reached() => News::Ceiling,
+                Some(answer) = self.cx.answers.recv() => News::Answered(answer),
                 event = recv(events.as_mut()) => News::Attempt(event),
                 () = ready(wait) => News::WaitOver,
                 Some(ended) = self.tools.join_next_with_id() => News::Tool(ended),
@@ -399,7 +587,6 @@ impl Driver {
                 News::Cancelled(cause) => return self.before_cancel(cause).await,
                 News::Ceiling => {
                     // Through the same door as every other cause, so that the first one wins.
-                    self.ceiling = None;
                     let limit_ms = u64::try_from(self.cx.ceiling.as_millis()).unwrap_or(u64::MAX);
                     self.cx.cancel.cancel(Cause::Ceiling { limit_ms });
                 }
@@ -413,7 +600,15 @@ impl Driver {
                     self.work = Work::None;
                     return vec![Input::RetryDue];
                 }
-                News::Tool(Ok((_, (item, result)))) => {
+                News::Answered(Answered { item, resolution }) => {
+                    return vec![Input::Answered { item, resolution }];
+                }
+                News::Tool(Ok((_, (item, Done::Prepared(found, prepared))))) => {
+                    self.prepared
+                        .extend(prepared.map(|prepared| (item, prepared)));
+                    return vec![Input::Prepared { item, found }];
+                }
+                News::Tool(Ok((_, (item, Done::Ran(result))))) => {
                     return vec![Input::ToolEnded {
                         item,
                         outcome: result.outcome,
@@ -434,10 +629,22 @@ impl Driver {
     }
 
     fn heard(&mut self, event: ModelEvent) -> Option<Input> {
-        let has_begun = match &self.work {
-            Work::Attempt(attempt) => *attempt.begun.borrow(),
-            Work::None | Work::Wait(_) => false,
+        let attempt = match &mut self.work {
+            Work::Attempt(attempt) => attempt,
+            Work::Summary(_, summing) => {
+                // Not the reader's: only the phase says that a summary is being written.
+                if let ModelEvent::Text {
+                    part: Part::Answer,
+                    text,
+                } = event
+                {
+                    summing.text.push_str(&text);
+                }
+                return None;
+            }
+            Work::None | Work::Wait(_) => return None,
         };
+        let has_begun = *attempt.begun.borrow();
         let begins = match event {
             // A glance that came back after the first word says nothing new.
             ModelEvent::Sent | ModelEvent::Loading if has_begun => return None,
@@ -447,91 +654,102 @@ impl Driver {
             | ModelEvent::CallProgress { .. }
             | ModelEvent::Call { .. } => true,
         };
-        if begins
-            && !has_begun
-            && let Work::Attempt(attempt) = &self.work
-        {
+        if begins && !has_begun {
             attempt.begun.send_replace(true);
         }
-        match event {
-            ModelEvent::Sent => {
-                self.cx.phase.set(Phase::Waiting {
-                    model: self.cx.model.model.clone(),
-                });
-                None
-            }
-            ModelEvent::Loading => {
-                self.cx.phase.set(Phase::LoadingModel {
-                    model: self.cx.model.model.clone(),
-                });
-                None
-            }
-            ModelEvent::ReadingPrompt { done, total } => {
-                self.cx.phase.set(Phase::ReadingPrompt {
+        let (phase, input) = match event {
+            ModelEvent::Sent => (
+                Phase::Waiting {
+                    model: attempt.model.clone(),
+                },
+                None,
+            ),
+            ModelEvent::Loading => (
+                Phase::LoadingModel {
+                    model: attempt.model.clone(),
+                },
+                None,
+            ),
+            ModelEvent::ReadingPrompt { done, total } => (
+                Phase::ReadingPrompt {
                     done: Some(done),
                     total: Some(total),
-                });
-                None
-            }
-            ModelEvent::Text { part, text } => {
-                self.cx.phase.set(match part {
+                },
+                None,
+            ),
+            ModelEvent::Text { part, text } => (
+                match part {
                     Part::Answer => Phase::Writing,
                     Part::Reasoning => Phase::Thinking,
-                });
-                Some(Input::Text { part, text })
-            }
+                },
+                Some(Input::Text { part, text }),
+            ),
             ModelEvent::CallProgress {
                 name,
                 argument_bytes,
             } => {
-                if self.progress == 0 || argument_bytes >= self.progress + PROGRESS_BYTES {
-                    self.progress = argument_bytes.max(1);
-                    self.cx.phase.set(Phase::CallingTool {
-                        name,
-                        argument_bytes,
-                    });
+                let is_news =
+                    self.progress == 0 || argument_bytes >= self.progress + PROGRESS_BYTES;
+                if !is_news {
+                    return None;
                 }
-                None
+                self.progress = argument_bytes.max(1);
+                let phase = Phase::CallingTool {
+                    name,
+                    argument_bytes,
+                };
+                (phase, None)
             }
             ModelEvent::Call {
                 name,
                 arguments,
                 call_id,
             } => {
-                if let Work::Attempt(attempt) = &mut self.work {
-                    attempt.called = true;
-                }
-                Some(Input::Call {
+                attempt.called = true;
+                return Some(Input::Call {
                     name,
                     arguments,
                     call_id,
-                })
+                });
             }
-        }
+        };
+        self.cx.phase.set(phase);
+        input
     }
 
     /// The attempt's channel is closed: its task has ended.
     async fn attempt_over(&mut self) -> Input {
-        let Work::Attempt(attempt) = std::mem::replace(&mut self.work, Work::None) else {
-            return Input::Cancelled(Cause::StorageFailed);
+        let (attempt, summing) = match std::mem::replace(&mut self.work, Work::None) {
+            Work::Attempt(attempt) => (attempt, None),
+            Work::Summary(attempt, summing) => (attempt, Some(summing)),
+            Work::None | Work::Wait(_) => return Input::Cancelled(Cause::StorageFailed),
         };
-        match attempt.task.await {
-            Ok(Ok(end)) => Input::AttemptEnded(end),
-            Ok(Err(error)) => Input::AttemptFailed(error),
-            Err(error) => {
-                tracing::error!(%error, "an attempt's task was lost");
-                Input::AttemptFailed(AttemptError {
-                    failure: panicked(),
-                    retry: Retry::Never,
-                })
-            }
+        let ended = attempt.task.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "an attempt's task was lost");
+            Err(AttemptError {
+                failure: panicked(),
+                retry: Retry::Never,
+            })
+        });
+        match (summing, ended) {
+            (None, Ok(end)) => Input::AttemptEnded(end),
+            (None, Err(error)) => Input::AttemptFailed(error),
+            (Some(summing), Ok(end)) => Input::Compacted(summing.finished(end.finish)),
+            (Some(summing), Err(error)) => Input::Compacted(Err(compaction::no_summary(
+                summing.overflow,
+                &error.failure,
+            ))),
         }
     }
 
     /// What had arrived before the cancellation counts: text is kept, and an end marker makes the turn complete.
     async fn before_cancel(&mut self, cause: Cause) -> Vec<Input> {
         self.cx.phase.set(Phase::Stopping);
-        let mut inputs = Vec::new();
+        let mut inputs = std::mem::take(&mut self.at_once);
+        // Answers that came before it are in the log as well.
+        while let Ok(Answered { item, resolution }) = self.cx.answers.try_recv() {
+            inputs.push(Input::Answered { item, resolution });
+        }
         while let Work::Attempt(attempt) = &mut self.work {
             match attempt.events.try_recv() {
                 Ok(event) => inputs.extend(self.heard(event)),
@@ -556,8 +774,34 @@ enum News {
     Ceiling,
     Attempt(Option<ModelEvent>),
     WaitOver,
-    Tool(Result<(tokio::task::Id, (ItemId, ToolResult)), tokio::task::JoinError>),
+    Answered(Answered),
+    Tool(Result<(tokio::task::Id, (ItemId, Done)), tokio::task::JoinError>),
     FlushDue,
+}
+
+impl Summing {
+    /// A summary counts only as a whole: half of one would stand for a conversation it does not tell.
+    fn finished(self, finish: FinishReason) -> Result<Compaction, Failure> {
+        let summary = self.text.trim();
+        match finish {
+            FinishReason::Stop | FinishReason::Unknown if !summary.is_empty() => {
+                Ok(self.plan.with_summary(summary.to_owned()))
+            }
+            FinishReason::Stop
+            | FinishReason::Unknown
+            | FinishReason::Length
+            | FinishReason::ToolCalls
+            | FinishReason::Filter => Err(compaction::cut_summary(self.overflow)),
+        }
+    }
+}
+
+fn unreadable(error: &ReadError) -> Failure {
+    Failure::new(
+        FailureCode::Panicked,
+        "Holdfast could not read this conversation from its log.",
+    )
+    .with_detail(error.to_string())
 }
 
 /// The failure of a turn that hit a bug of ours.

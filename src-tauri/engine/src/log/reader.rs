@@ -6,7 +6,8 @@ use std::{
 };
 
 use protocol::{
-    Event, ItemId, OpId, Receipt, Seq, SessionId, StreamId, Timestamp, TurnId, TurnView,
+    Effect, Event, ItemBody, ItemId, OpId, Receipt, Seq, SessionId, StreamId, Timestamp, ToolState,
+    TurnId, TurnView,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use transcript::fold_turn;
@@ -285,6 +286,54 @@ impl Snapshot<'_> {
             .query_map(params![key, first, turn.get() as i64], codec::event_of)?
             .collect::<Result<Vec<_>, _>>()?;
         Ok(fold_turn(&events))
+    }
+
+    /// Whether the newest result of this same call, in a rewound turn too, says that nobody knows what it did.
+    pub(crate) fn may_have_run(
+        &self,
+        session: SessionId,
+        name: &str,
+        arguments: &str,
+    ) -> Result<bool, ReadError> {
+        let Some(key) = self.key(StreamId::Session(session))? else {
+            return Ok(false);
+        };
+        // The index of results makes this a look at the session's calls, not at its text.
+        let mut statement = self.0.prepare_cached(
+            "SELECT DISTINCT turn FROM events WHERE stream = ?1 AND kind = 'ToolCallFinished'
+             AND item >= (SELECT min(item) FROM events WHERE stream = ?1 AND kind = 'ToolCallFinished'
+                          AND json_extract(body, '$.effect') = 'unknown')
+             ORDER BY turn DESC",
+        )?;
+        let turns = statement
+            .query_map([key], |row| row.get(0))?
+            .collect::<Result<Vec<i64>, _>>()?;
+        for turn in turns {
+            let view = self.folded_turn(session, TurnId::new(turn.unsigned_abs()))?;
+            let items = view.iter().flat_map(|view| view.items.iter().rev());
+            let mut newest = items.filter_map(|item| match &item.body {
+                ItemBody::ToolCall {
+                    name: own,
+                    arguments: asked,
+                    state: ToolState::Finished { effect, .. },
+                    ..
+                } if own == name && asked == arguments => match effect {
+                    // One that did nothing says nothing about the ones before it.
+                    Effect::None => None,
+                    Effect::Committed => Some(false),
+                    Effect::Unknown => Some(true),
+                },
+                ItemBody::ToolCall { .. }
+                | ItemBody::UserMessage { .. }
+                | ItemBody::Text { .. }
+                | ItemBody::Compacted { .. }
+                | ItemBody::Unsupported { .. } => None,
+            });
+            if let Some(is_unknown) = newest.next() {
+                return Ok(is_unknown);
+            }
+        }
+        Ok(false)
     }
 
     /// What an op was answered, and the digest of its content, if it ran before.

@@ -4,8 +4,8 @@
 //! hide an open turn. Idempotent; each turn is closed in one transaction, so a crash in here loses nothing.
 
 use protocol::{
-    Boot, Effect, EventBody, InterruptedWhy, ItemBody, ItemId, OutcomeKind, Resolution, StreamId, Timestamp,
-    ToolOutcome, ToolState, TurnId, TurnOutcome, TurnView,
+    Boot, Effect, EventBody, InterruptedWhy, ItemBody, ItemId, OutcomeKind, Resolution, StreamId,
+    Timestamp, ToolOutcome, ToolState, TurnId, TurnOutcome, TurnView,
 };
 use rusqlite::{Connection, TransactionBehavior, params};
 use transcript::fold_turn;

@@ -1,24 +1,36 @@
 //! The turn, decided: what follows from what. No IO, no clock, no async.
 //!
 //! Invariant: a machine that has ended stays ended, and it ends exactly once: `End` is the last effect it ever gives.
-//! A tool runs only after its step has ended with the provider's own end marker, and not after a token limit.
-//! Once something of a step was shown, no second attempt is made for that step.
+//! A tool runs only after its step has ended with the provider's own end marker, and not after a token limit; one that
+//! changes something only after the user allowed it. Every call and every question gets exactly one end.
+//! Once something of a step was shown, no second attempt is made for that step; once something of the turn was shown, no
+//! other model takes over.
 //! Not here: how anything is done (`driver`), and when (the driver's timers).
 
 use protocol::{
-    CancelledBy, Effect as ToolEffect, EventBody, Failure, FailureCode, FinishReason,
-    InterruptedWhy, ItemId, ModelRef, Part, StopReason, ToolOutcome, TurnOutcome,
+    CancelledBy, Effect as ToolEffect, EventBody, Failure, FailureCode, FinishReason, Intent,
+    InterruptedWhy, ItemId, ModelRef, Part, Resolution, StopReason, ToolOutcome, TurnId,
+    TurnOutcome,
 };
 
 use crate::gateway::{AttemptError, Retry, StepEnd};
 
-use super::Cause;
+use super::{
+    Cause,
+    calls::{Call, OpenCalls},
+};
 
-/// Requests for one answer, the first included.
+/// Requests to one model for one answer, the first included.
 pub(super) const ATTEMPTS_MAX: u32 = 3;
+
+/// Further attempts of a whole turn: a server that fails again and again does not get three tries at each of many steps.
+const RETRIES_MAX: u32 = 6;
 
 /// Answers of one turn. The last one is asked for without tools, so that the turn ends in words.
 const STEPS_MAX: u32 = 24;
+
+/// Steps in a row with the same calls: this many run, the next one is answered with a warning, and one more ends the turn.
+const SAME_STEPS_MAX: u32 = 2;
 
 /// The wait before the second attempt; doubles with each further one.
 const BACKOFF_MS: u64 = 1_000;
@@ -45,6 +57,15 @@ pub(crate) enum Input {
     AttemptFailed(AttemptError),
     /// The wait before the next attempt is over.
     RetryDue,
+    /// The conversation was summed up, or why not.
+    Compacted(Result<Compaction, Failure>),
+    /// What a call that changes something would do is known.
+    Prepared { item: ItemId, found: Prospect },
+    /// The user answered a question, and the answer is in the log.
+    Answered {
+        item: ItemId,
+        resolution: Resolution,
+    },
     /// A tool ended.
     ToolEnded {
         item: ItemId,
@@ -53,6 +74,25 @@ pub(crate) enum Input {
     },
     /// Somebody or something ended the turn from outside.
     Cancelled(Cause),
+}
+
+/// What a call that changes something would do.
+#[derive(Debug)]
+pub(crate) enum Prospect {
+    /// Nothing: it cannot be done, in words for the model.
+    Refused(String),
+    /// Nothing that the user would have to be asked about.
+    Harmless,
+    /// This. `may_have_run`: the same call was cut before, and nobody knows whether it took effect.
+    Changes { intent: Intent, may_have_run: bool },
+}
+
+/// What the model is told in place of a part of the conversation.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Compaction {
+    pub(crate) through: Option<TurnId>,
+    pub(crate) summary: String,
+    pub(crate) set_aside: Vec<ItemId>,
 }
 
 /// What is to be done, in this order.
@@ -66,8 +106,16 @@ pub(crate) enum Effect {
         part: Part,
         text: String,
     },
-    /// Ask the model.
-    CallModel { tools: Tools },
+    /// Ask this model of the turn's candidates.
+    CallModel { candidate: usize, tools: Tools },
+    /// Sum up the conversation by this candidate, which could not take it; then give [`Input::Compacted`].
+    Compact { candidate: usize, overflow: Failure },
+    /// Find out what a call would do, then give [`Input::Prepared`].
+    Prepare {
+        item: ItemId,
+        name: String,
+        arguments: String,
+    },
     /// Run a tool; its start is recorded and synced before it runs.
     RunTool {
         item: ItemId,
@@ -102,60 +150,91 @@ enum State {
     Streaming,
     /// Between attempts.
     Waiting,
-    /// Tools run; these have no result yet.
-    RunningTools { open: Vec<ItemId> },
+    /// The conversation is summed up.
+    Compacting,
+    /// Calls of the last step have no result yet.
+    RunningTools(OpenCalls),
     /// `End` was given.
     Ended,
 }
 
+/// What a turn is decided with.
 #[derive(Debug)]
-struct Call {
-    item: ItemId,
-    name: String,
-    arguments: String,
+pub(crate) struct Rules {
+    /// Who is asked, in order. At least one.
+    pub(crate) candidates: Vec<ModelRef>,
+    /// Tools that exist, by name.
+    pub(crate) tools: Vec<String>,
+    /// Of these, the ones that change something and need the user's word.
+    pub(crate) changing: Vec<String>,
+    /// Of these, the ones the user has allowed for the session.
+    pub(crate) allowed: Vec<String>,
+    /// The first item that is free.
+    pub(crate) next_item: ItemId,
+    /// Varies the waits of different turns, so that they do not retry in step; 0 to 999.
+    pub(crate) jitter: u64,
 }
 
 /// One turn.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    model: ModelRef,
-    /// Tools that exist, by name.
-    tools: Vec<String>,
+    rules: Rules,
     state: State,
+    /// The candidate that is asked.
+    candidate: usize,
+    /// How the ones before it failed.
+    given_up: Vec<String>,
     step: u32,
     attempt: u32,
+    retries: u32,
     /// Whether anything of this step was shown.
     shown: bool,
-    next_item: ItemId,
+    /// Whether anything of this turn was.
+    said: bool,
+    compacted: bool,
     /// The text item that grows.
     open_text: Option<(ItemId, Part)>,
     /// The calls of this step.
     calls: Vec<Call>,
-    /// Varies the waits of different turns, so that they do not retry in step; 0 to 999.
-    jitter: u64,
+    /// The calls of the last step, and how many steps in a row they have been the same.
+    same: (Vec<(String, String)>, u32),
 }
 
 impl Machine {
-    pub(crate) fn new(model: ModelRef, tools: Vec<String>, next_item: ItemId, jitter: u64) -> Self {
+    pub(crate) fn new(rules: Rules) -> Self {
         Self {
-            model,
-            tools,
+            rules,
             state: State::New,
+            candidate: 0,
+            given_up: Vec::new(),
             step: 0,
             attempt: 0,
+            retries: 0,
             shown: false,
-            next_item,
+            said: false,
+            compacted: false,
             open_text: None,
             calls: Vec::new(),
-            jitter: jitter % 1_000,
+            same: (Vec::new(), 0),
+        }
+    }
+
+    /// The question the turn waits for, when it waits for nothing else.
+    pub(crate) fn waits_for_user(&self) -> Option<ItemId> {
+        match &self.state {
+            State::RunningTools(open) => open.only_asks(),
+            State::New | State::Streaming | State::Waiting | State::Compacting | State::Ended => {
+                None
+            }
         }
     }
 
     /// Decides what follows from `input`. What comes after the end, or out of place, changes nothing.
     pub(crate) fn step(&mut self, input: Input) -> Vec<Effect> {
         let mut out = Vec::new();
-        match (input, &self.state) {
+        match (input, &mut self.state) {
             (_, State::Ended) => {}
+            (Input::Cancelled(cause), _) => self.cancelled(cause, &mut out),
             (Input::Begin, State::New) => self.next_step(&mut out),
             (Input::Text { part, text }, State::Streaming) => self.text(part, text, &mut out),
             (
@@ -171,17 +250,29 @@ impl Machine {
             (Input::AttemptEnded(end), State::Streaming) => self.attempt_ended(end, &mut out),
             (Input::AttemptFailed(error), State::Streaming) => self.attempt_failed(error, &mut out),
             (Input::RetryDue, State::Waiting) => self.dial(&mut out),
+            (Input::Compacted(result), State::Compacting) => self.compacted(result, &mut out),
+            (Input::Prepared { item, found }, State::RunningTools(open)) => {
+                open.prepared(item, found, &self.rules.allowed, &mut out);
+                self.after_tools(&mut out);
+            }
+            (Input::Answered { item, resolution }, State::RunningTools(open)) => {
+                if let (Resolution::AllowedForSession, Some(tool)) = (resolution, open.tool(item)) {
+                    self.rules.allowed.push(tool.to_owned());
+                }
+                open.answered(item, resolution, &mut out);
+                self.after_tools(&mut out);
+            }
             (
                 Input::ToolEnded {
                     item,
                     outcome,
                     effect,
                 },
-                State::RunningTools { .. },
+                State::RunningTools(open),
             ) => {
-                self.tool_ended(item, outcome, effect, &mut out);
+                open.ended(item, outcome, effect, &mut out);
+                self.after_tools(&mut out);
             }
-            (Input::Cancelled(cause), _) => self.cancelled(cause, &mut out),
             (
                 Input::Begin
                 | Input::Text { .. }
@@ -189,8 +280,15 @@ impl Machine {
                 | Input::AttemptEnded(_)
                 | Input::AttemptFailed(_)
                 | Input::RetryDue
+                | Input::Compacted(_)
+                | Input::Prepared { .. }
+                | Input::Answered { .. }
                 | Input::ToolEnded { .. },
-                State::New | State::Streaming | State::Waiting | State::RunningTools { .. },
+                State::New
+                | State::Streaming
+                | State::Waiting
+                | State::Compacting
+                | State::RunningTools(_),
             ) => {}
         }
         out
@@ -206,24 +304,31 @@ impl Machine {
     }
 
     fn dial(&mut self, out: &mut Vec<Effect>) {
+        let Some(model) = self.rules.candidates.get(self.candidate) else {
+            let failure = super::panicked();
+            return self.end(TurnOutcome::Failed { failure }, out);
+        };
         self.attempt += 1;
         self.state = State::Streaming;
         out.push(Effect::Record(EventBody::StepStarted {
             step: self.step,
             attempt: self.attempt,
-            model: self.model.clone(),
+            model: model.clone(),
         }));
-        let tools = if self.step >= STEPS_MAX || self.tools.is_empty() {
+        let tools = if self.step >= STEPS_MAX || self.rules.tools.is_empty() {
             Tools::Withheld
         } else {
             Tools::Offered
         };
-        out.push(Effect::CallModel { tools });
+        out.push(Effect::CallModel {
+            candidate: self.candidate,
+            tools,
+        });
     }
 
     fn mint_item(&mut self) -> ItemId {
-        let item = self.next_item;
-        self.next_item = item.next();
+        let item = self.rules.next_item;
+        self.rules.next_item = item.next();
         item
     }
 
@@ -232,6 +337,7 @@ impl Machine {
             return;
         }
         self.shown = true;
+        self.said = true;
         let item = match self.open_text {
             Some((item, open)) if open == part => item,
             Some(_) | None => {
@@ -251,6 +357,7 @@ impl Machine {
         out: &mut Vec<Effect>,
     ) {
         self.shown = true;
+        self.said = true;
         self.open_text = None;
         let item = self.mint_item();
         out.push(Effect::Record(EventBody::ToolCallRequested {
@@ -303,7 +410,34 @@ impl Machine {
     }
 
     fn run_tools(&mut self, out: &mut Vec<Effect>) {
-        let mut open = Vec::new();
+        let (last, times) = &mut self.same;
+        let asked: Vec<(String, String)> = self
+            .calls
+            .iter()
+            .map(|call| (call.name.clone(), call.arguments.clone()))
+            .collect();
+        *times = if *last == asked { *times + 1 } else { 1 };
+        *last = asked;
+        let times = *times;
+        if times > SAME_STEPS_MAX + 1 {
+            let name = self.calls.first().map_or("", |call| call.name.as_str());
+            let failure = Failure::new(
+                FailureCode::ToolLoop,
+                format!(
+                    "The model kept asking for the same tool ({name}, {times} times in a row), also after it was told so."
+                ),
+            );
+            self.leave_calls("the model repeated it, although it was told not to", out);
+            return self.end(TurnOutcome::Failed { failure }, out);
+        }
+        if times > SAME_STEPS_MAX {
+            self.leave_calls(
+                "the same call with the same arguments ran just before, and its result stands above; answer with it, or do something else",
+                out,
+            );
+            return self.next_step(out);
+        }
+        let mut open = OpenCalls::default();
         for mut call in std::mem::take(&mut self.calls) {
             if matches!(call.arguments.trim(), "" | "null") {
                 // How many servers write "no arguments"; a tool that needs some says so itself.
@@ -317,24 +451,26 @@ impl Machine {
                 ));
                 continue;
             }
-            open.push(call.item);
-            out.push(Effect::RunTool {
-                item: call.item,
-                name: call.name,
-                arguments: call.arguments,
-            });
+            let changes = self.rules.changing.contains(&call.name);
+            open.begin(call, changes, out);
         }
-        if open.is_empty() {
+        self.state = State::RunningTools(open);
+        self.after_tools(out);
+    }
+
+    /// With every result in, the model is told them.
+    fn after_tools(&mut self, out: &mut Vec<Effect>) {
+        if let State::RunningTools(open) = &self.state
+            && open.is_empty()
+        {
             self.next_step(out);
-        } else {
-            self.state = State::RunningTools { open };
         }
     }
 
     /// Why a call is told to the model as failed instead of being run.
     fn cannot_run(&self, call: &Call) -> Option<String> {
-        if !self.tools.contains(&call.name) {
-            let known = self.tools.join(", ");
+        if !self.rules.tools.contains(&call.name) {
+            let known = self.rules.tools.join(", ");
             return Some(format!(
                 "there is no tool named {:?}; the tools are: {known}",
                 call.name
@@ -346,51 +482,45 @@ impl Machine {
         }
     }
 
-    fn tool_ended(
-        &mut self,
-        item: ItemId,
-        outcome: ToolOutcome,
-        effect: ToolEffect,
-        out: &mut Vec<Effect>,
-    ) {
-        let State::RunningTools { open } = &mut self.state else {
-            return;
-        };
-        let before = open.len();
-        open.retain(|other| *other != item);
-        if open.len() == before {
-            // A second result for a call: the first one stands.
-            return;
-        }
-        let all_done = open.is_empty();
-        out.push(finished(item, outcome, effect));
-        if all_done {
-            self.next_step(out);
-        }
-    }
-
     fn attempt_failed(&mut self, error: AttemptError, out: &mut Vec<Effect>) {
         let AttemptError { failure, retry } = error;
+        if failure.code == FailureCode::ContextOverflow && !self.shown && !self.compacted {
+            // Once in a turn: a conversation that still does not fit then never will.
+            self.compacted = true;
+            self.state = State::Compacting;
+            self.fail_attempt(&failure, None, None, out);
+            out.push(Effect::Compact {
+                candidate: self.candidate,
+                overflow: failure,
+            });
+            return;
+        }
+        if let Some(next) = self.next_candidate(&failure) {
+            self.fail_attempt(&failure, None, Some(next), out);
+            self.give_up_candidate(&failure);
+            self.candidate += 1;
+            self.attempt = 0;
+            return self.dial(out);
+        }
         let wait = match retry {
             Retry::Never => None,
-            Retry::Backoff => Some((BACKOFF_MS << (self.attempt - 1).min(6)) + self.jitter),
+            Retry::Backoff => {
+                Some((BACKOFF_MS << (self.attempt - 1).min(6)) + self.rules.jitter % 1_000)
+            }
             // Loading was waited for already, as long as it may take: see the driver.
             Retry::WhenLoaded(_) => None,
             Retry::After(wait) => {
                 let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-                (ms <= RETRY_AFTER_MS_MAX).then_some(ms.saturating_add(self.jitter / 10))
+                (ms <= RETRY_AFTER_MS_MAX)
+                    .then_some(ms.saturating_add(self.rules.jitter % 1_000 / 10))
             }
         };
-        let retry_in_ms = wait.filter(|_| !self.shown && self.attempt < ATTEMPTS_MAX);
-        out.push(Effect::Record(EventBody::AttemptFailed {
-            step: self.step,
-            attempt: self.attempt,
-            failure: failure.clone(),
-            retry_in_ms,
-            next: None,
-        }));
+        let may_retry = !self.shown && self.attempt < ATTEMPTS_MAX && self.retries < RETRIES_MAX;
+        let retry_in_ms = wait.filter(|_| may_retry);
+        self.fail_attempt(&failure, retry_in_ms, None, out);
         match retry_in_ms {
             Some(ms) => {
+                self.retries += 1;
                 self.state = State::Waiting;
                 out.push(Effect::Wait {
                     ms,
@@ -400,6 +530,84 @@ impl Machine {
             }
             None => {
                 self.close_calls(out);
+                let failure = self.all_failed(failure);
+                self.end(TurnOutcome::Failed { failure }, out);
+            }
+        }
+    }
+
+    fn fail_attempt(
+        &self,
+        failure: &Failure,
+        retry_in_ms: Option<u64>,
+        next: Option<ModelRef>,
+        out: &mut Vec<Effect>,
+    ) {
+        out.push(Effect::Record(EventBody::AttemptFailed {
+            step: self.step,
+            attempt: self.attempt,
+            failure: failure.clone(),
+            retry_in_ms,
+            next,
+        }));
+    }
+
+    /// Who is asked instead. Nobody once something was said: half an answer of one model and half of another is none.
+    fn next_candidate(&self, failure: &Failure) -> Option<ModelRef> {
+        let ours = matches!(failure.code, FailureCode::Panicked | FailureCode::Aborted);
+        if self.said || ours {
+            return None;
+        }
+        self.rules.candidates.get(self.candidate + 1).cloned()
+    }
+
+    fn give_up_candidate(&mut self, failure: &Failure) {
+        if let Some(model) = self.rules.candidates.get(self.candidate) {
+            self.given_up.push(format!(
+                "{} on {}: {}",
+                model.model, model.provider_name, failure.message
+            ));
+        }
+    }
+
+    /// One failure for all of them, a line for each.
+    fn all_failed(&mut self, last: Failure) -> Failure {
+        if self.given_up.is_empty() || self.said {
+            return last;
+        }
+        self.give_up_candidate(&last);
+        let message = format!("None of the {} models could answer.", self.given_up.len());
+        Failure {
+            retry_at: last.retry_at,
+            ..Failure::new(FailureCode::AllCandidatesFailed, message)
+        }
+        .with_detail(self.given_up.join("\n"))
+    }
+
+    fn compacted(&mut self, result: Result<Compaction, Failure>, out: &mut Vec<Effect>) {
+        match result {
+            Ok(Compaction {
+                through,
+                summary,
+                set_aside,
+            }) => {
+                let item = self.mint_item();
+                out.push(Effect::Record(EventBody::HistoryCompacted {
+                    item,
+                    through,
+                    summary,
+                    set_aside,
+                }));
+                self.dial(out);
+            }
+            Err(failure) => {
+                if let Some(_next) = self.next_candidate(&failure) {
+                    self.give_up_candidate(&failure);
+                    self.candidate += 1;
+                    self.attempt = 0;
+                    return self.dial(out);
+                }
+                let failure = self.all_failed(failure);
                 self.end(TurnOutcome::Failed { failure }, out);
             }
         }
@@ -416,8 +624,8 @@ impl Machine {
                 failure: Failure::new(
                     FailureCode::TurnTimeout,
                     format!(
-                        "The turn reached its limit of {} minutes of work; what was written until then is kept.",
-                        limit_ms.div_ceil(60_000)
+                        "The turn reached its limit of {} of work; what was written until then is kept.",
+                        in_words(limit_ms)
                     ),
                 ),
             },
@@ -439,14 +647,11 @@ impl Machine {
         }
     }
 
-    /// Every call gets its one result, also when the turn ends under it.
+    /// Every call gets its one result and every question its one answer, also when the turn ends under them.
     fn close_calls(&mut self, out: &mut Vec<Effect>) {
         self.leave_calls("the turn ended before the call could run", out);
-        if let State::RunningTools { open } = &mut self.state {
-            for item in std::mem::take(open) {
-                // It had started, and nobody saw it end.
-                out.push(finished(item, ToolOutcome::Abandoned, ToolEffect::Unknown));
-            }
+        if let State::RunningTools(open) = &mut self.state {
+            open.close(out);
         }
     }
 
@@ -456,7 +661,17 @@ impl Machine {
     }
 }
 
-fn finished(item: ItemId, outcome: ToolOutcome, effect: ToolEffect) -> Effect {
+/// A limit as its reader thinks of it.
+fn in_words(ms: u64) -> String {
+    let seconds = ms.div_ceil(1_000);
+    if seconds < 120 {
+        format!("{seconds} seconds")
+    } else {
+        format!("{} minutes", seconds.div_ceil(60))
+    }
+}
+
+pub(super) fn finished(item: ItemId, outcome: ToolOutcome, effect: ToolEffect) -> Effect {
     Effect::Record(EventBody::ToolCallFinished {
         item,
         outcome,
@@ -472,13 +687,37 @@ mod tests {
 
     use super::*;
 
-    fn machine() -> Machine {
-        let model = ModelRef {
+    fn model(name: &str) -> ModelRef {
+        ModelRef {
             provider: ProviderId::from_bits(1),
             provider_name: "box".into(),
-            model: "m".into(),
-        };
-        Machine::new(model, vec!["current_time".into()], ItemId::new(2), 0)
+            model: name.into(),
+        }
+    }
+
+    fn rules() -> Rules {
+        Rules {
+            candidates: vec![model("m")],
+            tools: vec!["current_time".into(), "write_file".into()],
+            changing: vec!["write_file".into()],
+            allowed: Vec::new(),
+            next_item: ItemId::new(2),
+            jitter: 0,
+        }
+    }
+
+    fn machine() -> Machine {
+        Machine::new(rules())
+    }
+
+    fn with_candidates(names: &[&str]) -> Machine {
+        let candidates = names.iter().copied().map(model).collect();
+        let mut machine = Machine::new(Rules {
+            candidates,
+            ..rules()
+        });
+        machine.step(Input::Begin);
+        machine
     }
 
     fn begun() -> Machine {
@@ -675,12 +914,13 @@ mod tests {
         let mut effects = m.step(Input::Begin);
         let mut dials = 0;
         while outcome(&effects).is_none() {
-            let Some(Effect::CallModel { tools }) = effects.last() else {
+            let Some(Effect::CallModel { tools, .. }) = effects.last() else {
                 panic!("{effects:?}")
             };
             dials += 1;
             assert_eq!(*tools == Tools::Withheld, dials == STEPS_MAX);
-            m.step(call("current_time", "{}"));
+            // Never twice the same, which would end it sooner.
+            m.step(call("current_time", &format!("{{\"n\":{dials}}}")));
             effects = m.step(end(FinishReason::ToolCalls));
             if let Some(Effect::RunTool { item, .. }) = effects.last() {
                 let outcome = ToolOutcome::Succeeded {
@@ -720,5 +960,323 @@ mod tests {
             })
             .collect();
         assert_eq!(items, [2, 3, 3, 4]);
+    }
+
+    fn failed(code: FailureCode, retry: Retry) -> Input {
+        let failure = Failure::new(code, format!("{code:?}"));
+        Input::AttemptFailed(AttemptError { failure, retry })
+    }
+
+    fn failure_code(effects: &[Effect]) -> Option<FailureCode> {
+        match outcome(effects) {
+            Some(TurnOutcome::Failed { failure }) => Some(failure.code),
+            _ => None,
+        }
+    }
+
+    fn asked_of(effects: &[Effect]) -> Option<usize> {
+        effects.iter().find_map(|e| match e {
+            Effect::CallModel { candidate, .. } => Some(*candidate),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_candidate_that_fails_before_anything_was_said_gives_way_to_the_next_at_once() {
+        let mut m = with_candidates(&["a", "b"]);
+        let effects = m.step(failed(FailureCode::ConnectFailed, Retry::Backoff));
+        assert!(effects.contains(&Effect::Record(EventBody::AttemptFailed {
+            step: 1,
+            attempt: 1,
+            failure: Failure::new(FailureCode::ConnectFailed, "ConnectFailed"),
+            retry_in_ms: None,
+            next: Some(model("b")),
+        })));
+        assert_eq!(asked_of(&effects), Some(1));
+    }
+
+    #[test]
+    fn nobody_takes_over_once_something_was_said_in_an_earlier_step_too() {
+        let mut m = with_candidates(&["a", "b"]);
+        m.step(say("half"));
+        let effects = m.step(failed(FailureCode::StreamCut, Retry::Backoff));
+        assert_eq!(failure_code(&effects), Some(FailureCode::StreamCut));
+
+        let mut m = with_candidates(&["a", "b"]);
+        m.step(call("current_time", "{}"));
+        m.step(end(FinishReason::ToolCalls));
+        m.step(ran(2));
+        let effects = m.step(failed(FailureCode::ProviderError, Retry::Never));
+        assert_eq!(failure_code(&effects), Some(FailureCode::ProviderError));
+    }
+
+    #[test]
+    fn a_bug_of_ours_is_not_the_candidates_failure() {
+        let mut m = with_candidates(&["a", "b"]);
+        let effects = m.step(failed(FailureCode::Panicked, Retry::Never));
+        assert_eq!(failure_code(&effects), Some(FailureCode::Panicked));
+    }
+
+    #[test]
+    fn when_all_candidates_failed_each_has_its_line_and_only_the_last_is_tried_again() {
+        let mut m = with_candidates(&["a", "b"]);
+        m.step(failed(FailureCode::ConnectFailed, Retry::Backoff));
+        let mut dials = 2;
+        let effects = loop {
+            let effects = m.step(failed(FailureCode::ProviderError, Retry::Backoff));
+            if outcome(&effects).is_some() {
+                break effects;
+            }
+            m.step(Input::RetryDue);
+            dials += 1;
+        };
+        assert_eq!(dials, 1 + ATTEMPTS_MAX);
+        let Some(TurnOutcome::Failed { failure }) = outcome(&effects) else {
+            panic!("{effects:?}")
+        };
+        assert_eq!(failure.code, FailureCode::AllCandidatesFailed);
+        assert_eq!(
+            failure.detail.as_deref(),
+            Some("a on box: ConnectFailed\nb on box: ProviderError")
+        );
+    }
+
+    #[test]
+    fn the_retries_of_a_whole_turn_are_bounded_too() {
+        let mut m = machine();
+        let mut effects = m.step(Input::Begin);
+        let (mut retries, mut step) = (0, 0);
+        while outcome(&effects).is_none() {
+            // Two failures, then an answer with a call: every step by itself stays within its limit.
+            for _ in 0..2 {
+                effects = m.step(failed(FailureCode::ProviderError, Retry::Backoff));
+                if outcome(&effects).is_some() {
+                    break;
+                }
+                retries += 1;
+                m.step(Input::RetryDue);
+            }
+            if outcome(&effects).is_none() {
+                step += 1;
+                let item = 1 + step;
+                m.step(call("current_time", &format!("{{\"n\":{step}}}")));
+                m.step(end(FinishReason::ToolCalls));
+                effects = m.step(ran(item));
+            }
+        }
+        assert_eq!(retries, RETRIES_MAX);
+    }
+
+    fn ran(item: u64) -> Input {
+        Input::ToolEnded {
+            item: ItemId::new(item),
+            outcome: ToolOutcome::Succeeded {
+                output: "noon".into(),
+            },
+            effect: ToolEffect::None,
+        }
+    }
+
+    #[test]
+    fn the_same_calls_again_and_again_are_warned_about_once_and_then_end_the_turn() {
+        let mut m = machine();
+        let mut effects = m.step(Input::Begin);
+        let (mut dials, mut runs, mut item) = (0, 0, 2);
+        while outcome(&effects).is_none() {
+            dials += 1;
+            m.step(call("current_time", "{}"));
+            effects = m.step(end(FinishReason::ToolCalls));
+            if effects.iter().any(|e| matches!(e, Effect::RunTool { .. })) {
+                runs += 1;
+                effects = m.step(ran(item));
+            }
+            item += 1;
+        }
+        assert_eq!((dials, runs), (4, 2));
+        assert_eq!(failure_code(&effects), Some(FailureCode::ToolLoop));
+    }
+
+    fn intent() -> Intent {
+        Intent::WriteFile {
+            path: "/n/a.md".into(),
+            before: None,
+            after: 1,
+            diff: "+a".into(),
+            diff_left_out: 0,
+        }
+    }
+
+    fn changes(item: u64, may_have_run: bool) -> Input {
+        Input::Prepared {
+            item: ItemId::new(item),
+            found: Prospect::Changes {
+                intent: intent(),
+                may_have_run,
+            },
+        }
+    }
+
+    fn answered(item: u64, resolution: Resolution) -> Input {
+        Input::Answered {
+            item: ItemId::new(item),
+            resolution,
+        }
+    }
+
+    fn asks(effects: &[Effect]) -> Vec<&EventBody> {
+        let records = effects.iter().filter_map(|e| match e {
+            Effect::Record(body @ EventBody::ApprovalRequested { .. }) => Some(body),
+            _ => None,
+        });
+        records.collect()
+    }
+
+    fn runs(effects: &[Effect]) -> Vec<u64> {
+        let runs = effects.iter().filter_map(|e| match e {
+            Effect::RunTool { item, .. } => Some(item.get()),
+            _ => None,
+        });
+        runs.collect()
+    }
+
+    fn results(effects: &[Effect]) -> Vec<(u64, &ToolOutcome)> {
+        let results = effects.iter().filter_map(|e| match e {
+            Effect::Record(EventBody::ToolCallFinished { item, outcome, .. }) => {
+                Some((item.get(), outcome))
+            }
+            _ => None,
+        });
+        results.collect()
+    }
+
+    /// A machine whose step asked to write these contents, each prepared.
+    fn writing(rules: Rules, contents: &[&str]) -> (Machine, Vec<Effect>) {
+        let mut m = Machine::new(rules);
+        m.step(Input::Begin);
+        for content in contents {
+            m.step(call("write_file", content));
+        }
+        let mut all = m.step(end(FinishReason::ToolCalls));
+        let prepare: Vec<u64> = all
+            .iter()
+            .filter_map(|e| match e {
+                Effect::Prepare { item, .. } => Some(item.get()),
+                _ => None,
+            })
+            .collect();
+        for item in prepare {
+            all.extend(m.step(changes(item, false)));
+        }
+        (m, all)
+    }
+
+    #[test]
+    fn a_changing_call_runs_only_after_the_user_allowed_it() {
+        let (mut m, effects) = writing(rules(), &["{}"]);
+        assert_eq!((asks(&effects).len(), runs(&effects)), (1, vec![]));
+        assert_eq!(m.waits_for_user(), Some(ItemId::new(2)));
+        let effects = m.step(answered(2, Resolution::AllowedOnce));
+        assert_eq!(runs(&effects), [2]);
+        assert_eq!(m.waits_for_user(), None);
+    }
+
+    #[test]
+    fn a_denied_call_never_runs_and_the_model_is_told_so() {
+        let (mut m, _) = writing(rules(), &["{}"]);
+        let effects = m.step(answered(2, Resolution::Denied));
+        assert_eq!(results(&effects), [(2, &ToolOutcome::Denied)]);
+        assert!(runs(&effects).is_empty());
+        assert_eq!(asked_of(&effects), Some(0));
+    }
+
+    #[test]
+    fn identical_calls_share_one_question_and_run_once() {
+        let (mut m, effects) = writing(rules(), &["{}", "{}", r#"{"b":1}"#, "{}"]);
+        let questions: Vec<Vec<u64>> = asks(&effects)
+            .into_iter()
+            .map(|body| match body {
+                EventBody::ApprovalRequested { calls, .. } => {
+                    calls.iter().map(|call| call.get()).collect()
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(questions, [vec![2, 3, 5], vec![4]]);
+        let effects = m.step(answered(2, Resolution::AllowedOnce));
+        assert_eq!(runs(&effects), [2]);
+        let effects = m.step(ran(2));
+        let with_result: Vec<u64> = results(&effects).iter().map(|(item, _)| *item).collect();
+        assert_eq!(with_result, [2, 3, 5]);
+    }
+
+    #[test]
+    fn what_was_allowed_for_the_session_is_not_asked_again_unless_it_may_have_run_already() {
+        let (mut m, _) = writing(rules(), &["{}"]);
+        m.step(answered(2, Resolution::AllowedForSession));
+        m.step(ran(2));
+        for (item, may_have_run, asked) in [(3, false, 0), (4, true, 1)] {
+            m.step(call("write_file", &format!("{{\"n\":{item}}}")));
+            m.step(end(FinishReason::ToolCalls));
+            let effects = m.step(changes(item, may_have_run));
+            assert_eq!(asks(&effects).len(), asked);
+            m.step(answered(item, Resolution::AllowedOnce));
+            m.step(ran(item));
+        }
+    }
+
+    #[test]
+    fn a_call_that_cannot_be_done_is_told_to_the_model_without_asking_anybody() {
+        let mut m = begun();
+        m.step(call("write_file", "{}"));
+        m.step(end(FinishReason::ToolCalls));
+        let effects = m.step(Input::Prepared {
+            item: ItemId::new(2),
+            found: Prospect::Refused("outside the folder".into()),
+        });
+        assert_eq!(asks(&effects).len(), 0);
+        assert!(matches!(
+            results(&effects).as_slice(),
+            [(2, ToolOutcome::Failed { .. })]
+        ));
+    }
+
+    #[test]
+    fn an_end_under_an_open_question_lets_it_expire_and_the_call_did_nothing() {
+        let (mut m, _) = writing(rules(), &["{}", "{}"]);
+        let effects = m.step(Input::Cancelled(Cause::UserStop));
+        let expired = EventBody::ApprovalResolved {
+            item: ItemId::new(2),
+            resolution: Resolution::Expired,
+        };
+        assert!(effects.contains(&Effect::Record(expired)));
+        assert_eq!(results(&effects).len(), 2);
+        assert!(!effects.iter().any(|e| matches!(
+            e,
+            Effect::Record(EventBody::ToolCallFinished {
+                effect: ToolEffect::Unknown,
+                ..
+            })
+        )));
+    }
+
+    #[test]
+    fn a_conversation_that_does_not_fit_is_summed_up_once_and_then_given_up() {
+        let mut m = begun();
+        let effects = m.step(failed(FailureCode::ContextOverflow, Retry::Never));
+        assert!(effects.iter().any(|e| matches!(e, Effect::Compact { .. })));
+        let compaction = Compaction {
+            through: Some(TurnId::new(1)),
+            summary: "they spoke of tides".into(),
+            set_aside: Vec::new(),
+        };
+        let effects = m.step(Input::Compacted(Ok(compaction)));
+        assert!(
+            effects
+                .iter()
+                .any(|e| matches!(e, Effect::Record(EventBody::HistoryCompacted { .. })))
+        );
+        assert_eq!(asked_of(&effects), Some(0));
+        let effects = m.step(failed(FailureCode::ContextOverflow, Retry::Never));
+        assert_eq!(failure_code(&effects), Some(FailureCode::ContextOverflow));
     }
 }

@@ -395,6 +395,7 @@ fn a_provider_is_known_by_its_name_model_and_address() {
         num_ctx: None,
         keep_alive: None,
         think: protocol::Think::ServerDefault,
+        limits: None,
     };
     let url = provider.base_url.parse().unwrap();
     let peer = Peer::of(&provider, &url, Some("m"), None);

@@ -196,6 +196,7 @@ fn provider(dialect: Dialect, address: &str) -> Provider {
         num_ctx: None,
         keep_alive: None,
         think: Think::ServerDefault,
+        limits: None,
     }
 }
 

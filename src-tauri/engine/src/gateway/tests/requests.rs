@@ -17,6 +17,7 @@ fn provider(dialect: Dialect) -> Provider {
         num_ctx: None,
         keep_alive: None,
         think: Think::ServerDefault,
+        limits: None,
     }
 }
 
