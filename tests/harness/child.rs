@@ -13,9 +13,9 @@ use std::{
 };
 
 use protocol::{
-    AttachArgs, Attached, Batch, Cursor, DetachArgs, Epoch, ErrorReport, HelloArgs, LibraryPage,
-    LoadOlderArgs, Op, OpId, PROTOCOL, PageId, PollArgs, PollRequest, Receipt, SessionId, StreamId,
-    SubmitArgs, TranscriptPage, TurnId, Welcome,
+    AttachArgs, AttachReason, Attached, Batch, Cursor, DetachArgs, Epoch, ErrorReport, HelloArgs,
+    LibraryPage, LoadOlderArgs, Op, OpId, PROTOCOL, PageId, PollArgs, PollRequest, Receipt,
+    SessionId, StreamId, SubmitArgs, TranscriptPage, TurnId, Welcome,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -174,6 +174,7 @@ impl Child {
             page,
             stream,
             cursor,
+            why: AttachReason::Open,
         }))
         .await
     }

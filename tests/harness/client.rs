@@ -543,6 +543,7 @@ fn text_of(body: &ItemBody) -> Option<&str> {
     match body {
         ItemBody::UserMessage { text, .. } | ItemBody::Text { text, .. } => Some(text),
         ItemBody::ToolCall { arguments, .. } => Some(arguments),
+        ItemBody::Compacted { summary, .. } => Some(summary),
         ItemBody::Unsupported { .. } => None,
     }
 }

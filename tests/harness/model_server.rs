@@ -283,6 +283,7 @@ pub fn provider_at(dialect: Dialect, address: SocketAddr) -> Provider {
         num_ctx: None,
         keep_alive: None,
         think: Think::ServerDefault,
+        limits: None,
     }
 }
 

@@ -5,8 +5,8 @@
 use std::fmt::Write;
 
 use protocol::{
-    CancelledBy, ItemBody, Part, Place, SessionState, StopReason, ToolOutcome, ToolState,
-    TurnOutcome, TurnView,
+    ApprovalView, CancelledBy, ItemBody, Part, Place, SessionState, StopReason, ToolOutcome,
+    ToolState, TurnOutcome, TurnView,
 };
 use transcript::{Library, Transcript};
 
@@ -28,6 +28,7 @@ impl Draw for Library {
                 let state = match session.state {
                     SessionState::Empty => "empty".to_owned(),
                     SessionState::Running { .. } => "running".to_owned(),
+                    SessionState::Asking { .. } => "asking".to_owned(),
                     SessionState::Ended { outcome } => format!("{outcome:?}").to_lowercase(),
                 };
                 let place = match session.place {
@@ -64,10 +65,15 @@ fn turn(view: &TurnView) -> String {
                 name,
                 arguments,
                 state,
+                approval,
                 ..
             } => {
-                format!("tool: {name} {arguments} -> {}", tool(state))
+                let asked = approval.as_ref().map_or_else(String::new, question);
+                format!("tool: {name} {arguments}{asked} -> {}", tool(state))
             }
+            ItemBody::Compacted {
+                summary, set_aside, ..
+            } => format!("compacted: {summary} ({} set aside)", set_aside.len()),
             ItemBody::Unsupported {
                 original_kind: kind,
             } => format!("unsupported: {kind}"),
@@ -76,6 +82,13 @@ fn turn(view: &TurnView) -> String {
     }
     writeln!(out, "({})", outcome(view.outcome.as_ref())).expect("a string takes everything");
     out
+}
+
+fn question(approval: &ApprovalView) -> String {
+    match approval.resolution {
+        None => " [asks]".to_owned(),
+        Some(resolution) => format!(" [{resolution:?}]").to_lowercase(),
+    }
 }
 
 fn tool(state: &ToolState) -> String {

@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use protocol::{
-    Boot, Dialect, EventBody, FinishReason, ItemId, ModelRef, Op, OpId, Part, SessionId,
-    StopReason, Timings, TurnOutcome, Usage,
+    Boot, Dialect, EventBody, FinishReason, ItemId, MessagePurpose, ModelRef, Op, OpId, Part,
+    SessionId, StopReason, Timings, TurnOutcome, Usage,
 };
 use rusqlite::{Connection, params};
 use serde_json::Value;
@@ -100,11 +100,13 @@ fn one_turn(item: u64, model: &ModelRef) -> [EventBody; 6] {
             item: message,
             text: "And what of the tides, how do they move the kelp?".to_owned(),
             op: OpId::from_bits(random_u128()),
+            purpose: MessagePurpose::Said,
         },
         EventBody::TurnStarted {
             boot: Boot::from_bits(1),
             message,
             model: model.clone(),
+            fallbacks: Vec::new(),
         },
         EventBody::StepStarted {
             step: 1,

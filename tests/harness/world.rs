@@ -4,10 +4,10 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use engine::{Config, Engine, OpenError, Reader, clock::SystemClock, gateway::Limits};
+use engine::{Config, Engine, OpenError, Reader, clock::SystemClock};
 use protocol::{
     Event, InterruptedWhy, ModelRef, Op, OpId, Phase, Provider, Receipt, SessionId, StreamId,
-    TurnId,
+    TimeLimits, TurnId,
 };
 use tempfile::TempDir;
 use transcript::Transcript;
@@ -30,8 +30,7 @@ pub struct World {
     dir: TempDir,
     pub clock: TestClock,
     pub line: Line,
-    pub limits: Limits,
-    pub ceiling: Duration,
+    pub limits: TimeLimits,
     time: Time,
     engine: Option<Engine>,
 }
@@ -59,7 +58,6 @@ impl World {
             clock: TestClock::default(),
             line: Line::default(),
             limits: product.limits,
-            ceiling: product.ceiling,
             time: Time::Test,
             engine: None,
         }
@@ -75,6 +73,21 @@ impl World {
         world
     }
 
+    /// The silence that is waited out before the first event.
+    pub fn first_event(&self) -> Duration {
+        Duration::from_millis(self.limits.first_event_ms)
+    }
+
+    /// The silence that is waited out after it.
+    pub fn gap(&self) -> Duration {
+        Duration::from_millis(self.limits.gap_ms)
+    }
+
+    /// The limit of a turn's active time.
+    pub fn ceiling(&self) -> Duration {
+        Duration::from_millis(self.limits.ceiling_ms)
+    }
+
     /// The data folder.
     pub fn data_dir(&self) -> &Path {
         self.dir.path()
@@ -88,7 +101,6 @@ impl World {
                 Time::Real => Arc::new(SystemClock::new()),
             },
             limits: self.limits,
-            ceiling: self.ceiling,
             ..Config::new(self.data_dir())
         }
     }
@@ -164,6 +176,7 @@ impl World {
             session,
             model,
             text: text.to_owned(),
+            folder: None,
         };
         self.submit(op).await.expect("the conversation begins");
         session

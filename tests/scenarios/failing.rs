@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::{Dialect, EventBody, Failure, Phase, TurnOutcome};
+use protocol::{Dialect, EventBody, Failure, Phase, TimeLimits, TurnOutcome};
 use tests::{
     model_server::{
         Answer, CUTS, DIALECTS, MODEL, ModelServer, Script, model_of, provider_at, refused_address,
@@ -272,8 +272,8 @@ async fn silence_before_the_first_event_is_not_silence_after_it() {
             let session = world.begin(&server, "Hello?").await;
             let window = world.page().await.follow(session);
             let limit = match code {
-                "IdleTimeout" => world.limits.gap,
-                _ => world.limits.first_event,
+                "IdleTimeout" => world.gap(),
+                _ => world.first_event(),
             };
             window.sees("you: Hello?").await;
             window.sees(said).await;
@@ -321,10 +321,8 @@ async fn any_byte_is_a_sign_of_life() {
         let window = world.page().await.follow(session);
         window.sees("Slow").await;
         for gate in ["1", "2", "3"] {
-            world.clock.until_armed(world.limits.gap).await;
-            world
-                .clock
-                .advance(world.limits.gap - Duration::from_secs(1));
+            world.clock.until_armed(world.gap()).await;
+            world.clock.advance(world.gap() - Duration::from_secs(1));
             server.pass(gate).await;
         }
         assert_eq!(
@@ -340,14 +338,25 @@ async fn a_turn_has_a_ceiling_that_names_itself() {
     for dialect in DIALECTS {
         let server = ModelServer::start(dialect);
         let mut world = World::without_engine();
-        world.ceiling = Duration::from_secs(120);
+        world.limits = TimeLimits {
+            first_event_ms: 60_000,
+            gap_ms: 60_000,
+            ceiling_ms: 90_000,
+            ..world.limits
+        };
         world.open().await;
-        server.script(Answer::new(dialect).says("On and on").goes_silent());
+        let answer = Answer::new(dialect).says("On and on").gate("later");
+        server.script(answer.pings().goes_silent());
         let session = world.begin(&server, "Hello?").await;
         let window = world.page().await.follow(session);
         window.sees("On and on").await;
-        world.clock.until_armed(world.ceiling).await;
-        world.clock.advance(world.ceiling);
+        world.clock.until_armed(world.gap()).await;
+        // A sign of life restarts the silence, and not the whole.
+        let before = world.gap() - Duration::from_secs(1);
+        world.clock.advance(before);
+        server.pass("later").await;
+        world.clock.until_armed(world.gap()).await;
+        world.clock.advance(world.ceiling() - before);
         assert_eq!(
             window.until_idle().await,
             failed("TurnTimeout", "On and on"),

@@ -25,6 +25,7 @@ fn provider() -> Provider {
         num_ctx: None,
         keep_alive: None,
         think: Think::ServerDefault,
+        limits: None,
     }
 }
 

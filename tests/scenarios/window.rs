@@ -314,7 +314,10 @@ async fn shows_what_is_stored(desk: &Desk, window: &Window) {
     };
     let asked = texts(|body| match body {
         ItemBody::UserMessage { text, .. } => Some(text),
-        ItemBody::Text { .. } | ItemBody::ToolCall { .. } | ItemBody::Unsupported { .. } => None,
+        ItemBody::Text { .. }
+        | ItemBody::ToolCall { .. }
+        | ItemBody::Compacted { .. }
+        | ItemBody::Unsupported { .. } => None,
     });
     let said = texts(|body| match body {
         ItemBody::Text {
@@ -325,6 +328,7 @@ async fn shows_what_is_stored(desk: &Desk, window: &Window) {
         ItemBody::Text { .. }
         | ItemBody::UserMessage { .. }
         | ItemBody::ToolCall { .. }
+        | ItemBody::Compacted { .. }
         | ItemBody::Unsupported { .. } => None,
     });
     for (testid, stored) in [("message-user", asked), ("message-assistant", said)] {
