@@ -23,10 +23,12 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     clock::ready,
     engine::Shared,
+    gate::gate,
     log::{
         Append, Commit, CommitError, Derived, Durability, Head, OpDigest, OpStamp, ReadError,
         results_for_open_calls,
     },
+    mutant::mutated,
     sample,
     status::PhaseSetter,
     turn::{self, TurnCx, TurnEnd},
@@ -194,7 +196,7 @@ impl Session {
         let starts_tool = bodies
             .iter()
             .any(|b| matches!(b, EventBody::ToolCallStarted { .. }));
-        let durability = if starts_tool {
+        let durability = if starts_tool && !mutated!(self.shared.harness, TextClassForCalls) {
             Durability::Disk
         } else {
             Durability::Process
@@ -362,8 +364,10 @@ impl Session {
             library,
             ..Written::default()
         };
+        gate!(self.shared.harness, BeforeTerminal);
         match self.write(written, Durability::Disk).await {
             Ok(_) => {
+                gate!(self.shared.harness, AfterTerminal);
                 tracing::info!(session = %self.id, %turn, outcome = ?kind, "turn ended");
                 self.shared.statuses.set(self.id, None, Phase::Idle);
                 self.shared.turn_is_over(self.id);
@@ -458,6 +462,7 @@ impl Session {
             .read(move |log| log.find_op(op_id))
             .await;
         match ran.map_err(|e| read_report(&e))? {
+            _ if mutated!(self.shared.harness, NoOpId) => {}
             Some((then, receipt)) if then == digest.0 => return Ok(receipt),
             Some(_) => return Err(commit_report(&CommitError::OpIdConflict)),
             None => {}
@@ -573,7 +578,7 @@ impl Session {
         expected_tip: Seq,
     ) -> Result<Receipt, ErrorReport> {
         self.must_be_idle()?;
-        if self.head.tip != Some(expected_tip) {
+        if self.head.tip != Some(expected_tip) && !mutated!(self.shared.harness, NoExpectedHead) {
             return Err(ErrorReport::new(
                 ErrorCode::StaleHead,
                 "This conversation has changed since; have a look at it and try again.",
@@ -723,7 +728,7 @@ impl Session {
 
     fn must_be_idle(&self) -> Result<(), ErrorReport> {
         self.must_exist()?;
-        if self.head.open_turn.is_some() {
+        if self.head.open_turn.is_some() && !mutated!(self.shared.harness, NoTurnActive) {
             return Err(match &self.unsaved {
                 Some(_) => ErrorReport::new(
                     ErrorCode::StorageFailed,
@@ -834,6 +839,7 @@ impl Session {
             .await
             .map_err(|e| commit_report(&e))?;
         if self.head.open_turn == Some(turn) {
+            gate!(self.shared.harness, MessageCommitted);
             self.run_turn(turn, item.next(), provider, model);
         }
         Ok(receipt)
@@ -881,18 +887,21 @@ impl Session {
             phase,
             tracker: shared.tracker.clone(),
             jitter: shared.mint.jitter(),
+            harness: shared.harness.clone(),
         };
+        let unguarded = mutated!(shared.harness, NoGuard);
         shared.tracker.clone().spawn(async move {
             // Nothing of the turn survives a panic but what is in the log, so there is nothing to leave inconsistent.
-            let end = AssertUnwindSafe(turn::run(cx))
-                .catch_unwind()
-                .await
-                .unwrap_or_else(|_| TurnEnd {
-                    outcome: TurnOutcome::Failed {
-                        failure: turn::panicked(),
-                    },
-                    closing: Vec::new(),
-                });
+            let end = AssertUnwindSafe(turn::run(cx)).catch_unwind().await;
+            if end.is_err() && unguarded {
+                return;
+            }
+            let end = end.unwrap_or_else(|_| TurnEnd {
+                outcome: TurnOutcome::Failed {
+                    failure: turn::panicked(),
+                },
+                closing: Vec::new(),
+            });
             // The session outlives its turns; if it is gone, recovery closes the turn at the next start.
             let _ = ended_in.send(end);
         });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::{Effect, Timestamp, ToolOutcome};
 
-use crate::{clock::Clock, gateway::ToolSpec};
+use crate::{Harness, clock::Clock, gate::gate_blocking, gateway::ToolSpec};
 
 /// What a tool's run gave.
 #[derive(Debug)]
@@ -28,8 +28,17 @@ pub(crate) fn specs() -> Vec<ToolSpec> {
 }
 
 /// Runs a tool by name. A panic inside becomes an error result that the model can read.
-pub(crate) async fn run(name: String, arguments: String, clock: Arc<dyn Clock>) -> ToolResult {
-    let ran = tokio::task::spawn_blocking(move || call(&name, &arguments, clock.as_ref())).await;
+pub(crate) async fn run(
+    name: String,
+    arguments: String,
+    clock: Arc<dyn Clock>,
+    harness: Harness,
+) -> ToolResult {
+    let ran = tokio::task::spawn_blocking(move || {
+        gate_blocking!(harness, ToolRunning);
+        call(&name, &arguments, clock.as_ref())
+    })
+    .await;
     ran.unwrap_or_else(|error| {
         tracing::error!(%error, "a tool panicked");
         ToolResult {

@@ -22,10 +22,13 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    Harness,
     clock::{Clock, Sleep, ready},
     context,
+    gate::gate,
     gateway::{AttemptError, Gateway, Limits, ModelEvent, ModelRequest, Retry, StepEnd},
     log::{PageLimit, Reads},
+    mutant::mutated,
     session::{NotRecorded, Recorder},
     status::PhaseSetter,
     tools::{self, ToolResult},
@@ -63,6 +66,7 @@ pub(crate) struct TurnCx {
     pub(crate) phase: PhaseSetter,
     pub(crate) tracker: TaskTracker,
     pub(crate) jitter: u64,
+    pub(crate) harness: Harness,
 }
 
 /// How a turn ended, and what it still had to say.
@@ -78,7 +82,8 @@ pub(crate) struct TurnEnd {
 /// Not cancel safe: a dropped turn has no end of its own, and its owner records it as aborted. Use [`Cancel`].
 #[tracing::instrument(skip_all, fields(session = %cx.session, turn = %cx.turn))]
 pub(crate) async fn run(cx: TurnCx) -> TurnEnd {
-    let machine = Machine::new(cx.model.clone(), tools::names(), cx.next_item, cx.jitter);
+    let machine = Machine::new(cx.model.clone(), tools::names(), cx.next_item, cx.jitter)
+        .held_by(cx.harness.clone());
     let ceiling = cx.clock.sleep(cx.ceiling);
     let mut driver = Driver {
         text: TextBuffer::new(),
@@ -96,6 +101,7 @@ pub(crate) async fn run(cx: TurnCx) -> TurnEnd {
             Ok(Some(end)) => return end,
             Ok(None) => {
                 let inputs = driver.next_inputs().await;
+                gate!(driver.cx.harness, Deciding);
                 effects = inputs
                     .into_iter()
                     .flat_map(|input| machine.step(input))
@@ -219,7 +225,9 @@ impl Driver {
         for effect in effects {
             match effect {
                 Effect::Record(body) => {
-                    self.text.drain_into(&mut self.batch);
+                    if !mutated!(self.cx.harness, NoFlushBeforeOther) {
+                        self.text.drain_into(&mut self.batch);
+                    }
                     self.batch.push(body);
                 }
                 Effect::Append { item, part, text } => {
@@ -258,7 +266,7 @@ impl Driver {
             }
         }
         let now = self.cx.clock.monotonic();
-        if self.text.is_due(now) {
+        if self.text.is_due(now) || mutated!(self.cx.harness, FlushEveryToken) {
             self.text.drain_into(&mut self.batch);
         }
         self.commit().await?;
@@ -281,8 +289,16 @@ impl Driver {
         if has_text {
             // Only text holds up text: the first fragment after any other event still leaves at once.
             self.text.flushed_at(self.cx.clock.monotonic());
+            gate!(self.cx.harness, TextCommitted);
         }
+        let has_call = self
+            .batch
+            .iter()
+            .any(|b| matches!(b, EventBody::ToolCallRequested { .. }));
         self.batch.clear();
+        if has_call {
+            gate!(self.cx.harness, CallCommitted);
+        }
         Ok(())
     }
 
@@ -346,9 +362,10 @@ impl Driver {
     fn run_tool(&mut self, item: ItemId, name: String, arguments: String) {
         self.cx.phase.set(Phase::RunningTool { name: name.clone() });
         let clock = Arc::clone(&self.cx.clock);
+        let harness = self.cx.harness.clone();
         self.tools.spawn(async move {
             // A task of its own, so that a panicking tool is an error result and not the end of the turn.
-            (item, tools::run(name, arguments, clock).await)
+            (item, tools::run(name, arguments, clock, harness).await)
         });
     }
 
@@ -367,6 +384,9 @@ impl Driver {
 
     async fn stop_work(&mut self) {
         if let Work::Attempt(attempt) = std::mem::replace(&mut self.work, Work::None) {
+            if mutated!(self.cx.harness, LeaveSocket) {
+                return;
+            }
             attempt.stop().await;
         }
         self.tools.shutdown().await;

@@ -10,7 +10,11 @@ use protocol::{
     InterruptedWhy, ItemId, ModelRef, Part, StopReason, ToolOutcome, TurnOutcome,
 };
 
-use crate::gateway::{AttemptError, Retry, StepEnd};
+use crate::{
+    Harness,
+    gateway::{AttemptError, Retry, StepEnd},
+    mutant::mutated,
+};
 
 use super::Cause;
 
@@ -133,6 +137,7 @@ pub(crate) struct Machine {
     calls: Vec<Call>,
     /// Varies the waits of different turns, so that they do not retry in step; 0 to 999.
     jitter: u64,
+    harness: Harness,
 }
 
 impl Machine {
@@ -148,7 +153,14 @@ impl Machine {
             open_text: None,
             calls: Vec::new(),
             jitter: jitter % 1_000,
+            harness: Harness::default(),
         }
+    }
+
+    /// The same, in the hands of a test.
+    pub(crate) fn held_by(mut self, harness: Harness) -> Self {
+        self.harness = harness;
+        self
     }
 
     /// Decides what follows from `input`. What comes after the end, or out of place, changes nothing.
@@ -213,7 +225,8 @@ impl Machine {
             attempt: self.attempt,
             model: self.model.clone(),
         }));
-        let tools = if self.step >= STEPS_MAX || self.tools.is_empty() {
+        let is_last = self.step >= STEPS_MAX && !mutated!(self.harness, NoStepLimit);
+        let tools = if is_last || self.tools.is_empty() {
             Tools::Withheld
         } else {
             Tools::Offered
@@ -276,6 +289,11 @@ impl Machine {
             timings: end.timings,
         }));
         let stop = match end.finish {
+            FinishReason::Length
+                if mutated!(self.harness, RunOnParse) && !self.calls.is_empty() =>
+            {
+                None
+            }
             FinishReason::Length => Some(StopReason::Length),
             FinishReason::Filter => Some(StopReason::Filter),
             FinishReason::Stop if self.calls.is_empty() => Some(StopReason::EndOfTurn),
@@ -289,7 +307,7 @@ impl Machine {
                 self.leave_calls("the answer was cut before the call", out);
                 self.end(TurnOutcome::Completed { stop }, out);
             }
-            None if self.step >= STEPS_MAX => {
+            None if self.step >= STEPS_MAX && !mutated!(self.harness, NoStepLimit) => {
                 self.leave_calls("the turn reached its limit of steps", out);
                 self.end(
                     TurnOutcome::Completed {
@@ -370,7 +388,11 @@ impl Machine {
     }
 
     fn attempt_failed(&mut self, error: AttemptError, out: &mut Vec<Effect>) {
-        let AttemptError { failure, retry } = error;
+        let AttemptError { failure, mut retry } = error;
+        if mutated!(self.harness, IgnoreRetryAfter) && retry != Retry::Never {
+            retry = Retry::Backoff;
+        }
+        let shown = self.shown && !mutated!(self.harness, RetryAfterContent);
         let wait = match retry {
             Retry::Never => None,
             Retry::Backoff => Some((BACKOFF_MS << (self.attempt - 1).min(6)) + self.jitter),
@@ -381,7 +403,7 @@ impl Machine {
                 (ms <= RETRY_AFTER_MS_MAX).then_some(ms.saturating_add(self.jitter / 10))
             }
         };
-        let retry_in_ms = wait.filter(|_| !self.shown && self.attempt < ATTEMPTS_MAX);
+        let retry_in_ms = wait.filter(|_| !shown && self.attempt < ATTEMPTS_MAX);
         out.push(Effect::Record(EventBody::AttemptFailed {
             step: self.step,
             attempt: self.attempt,
@@ -408,6 +430,16 @@ impl Machine {
         out.push(Effect::StopWork);
         self.close_calls(out);
         let outcome = match cause {
+            Cause::Ceiling { .. } if mutated!(self.harness, OutcomeByErrorType) => {
+                TurnOutcome::Completed {
+                    stop: StopReason::EndOfTurn,
+                }
+            }
+            Cause::Shutdown(_) if mutated!(self.harness, ShutdownIsFailure) => {
+                TurnOutcome::Failed {
+                    failure: Failure::new(FailureCode::ProviderError, "The answer was cut."),
+                }
+            }
             Cause::UserStop => TurnOutcome::Cancelled {
                 by: CancelledBy::User,
             },
