@@ -26,7 +26,12 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{backend::Missed, watched::within_limit};
+use engine::gate::Gate;
+
+use crate::{
+    backend::Missed,
+    watched::{Watched, within_limit},
+};
 
 const SIGKILL: i32 = 9;
 
@@ -58,8 +63,34 @@ pub struct Answer {
     pub answer: Result<Value, ErrorReport>,
 }
 
-/// What the child says first: that the engine is open.
+/// What the child says once its engine is open.
 pub const READY: &str = "ready";
+
+/// What the child says when it stands at the gate where it is to be killed.
+pub const STANDS: &str = "stands at the gate";
+
+/// How a child's engine is held by its test; its second argument, as JSON.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Held {
+    /// Where it stops for good, and at which visit, from 1.
+    pub gate: Option<(Gate, u64)>,
+    /// The guard it lacks.
+    pub mutant: Option<ChildMutant>,
+}
+
+/// The guards that matter to an engine that is killed.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum ChildMutant {
+    SplitOp,
+}
+
+/// What the child has said of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Told {
+    ready: bool,
+    stands: bool,
+    gone: bool,
+}
 
 /// An engine in a process of its own. Clones are the same process.
 #[derive(Clone)]
@@ -71,6 +102,7 @@ struct Inner {
     process: AsyncMutex<tokio::process::Child>,
     stdin: AsyncMutex<ChildStdin>,
     waiting: Arc<Waiting>,
+    told: Arc<Watched<Told>>,
     _listener: JoinSet<()>,
 }
 
@@ -82,10 +114,12 @@ struct Waiting {
 }
 
 impl Child {
-    /// Starts `program` on a data folder and waits until its engine is open.
-    pub async fn start(program: &Path, data_dir: &Path) -> Self {
+    /// Starts `program` on a data folder and waits until its engine is open, or stands at its gate.
+    pub async fn start(program: &Path, data_dir: &Path, held: Held) -> Self {
+        let held = serde_json::to_string(&held).expect("it has a JSON form");
         let mut process = Command::new(program)
             .arg(data_dir)
+            .arg(held)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -93,23 +127,37 @@ impl Child {
             .expect("the child starts");
         let stdin = process.stdin.take().expect("a piped stdin");
         let stdout = process.stdout.take().expect("a piped stdout");
-        let mut lines = BufReader::new(stdout).lines();
-        let first = within_limit("the child's engine to open", lines.next_line()).await;
-        assert_eq!(
-            first.expect("the child speaks UTF-8").as_deref(),
-            Some(READY)
-        );
+        let lines = BufReader::new(stdout).lines();
+        let told = Arc::new(Watched::new(Told::default()));
         let waiting = Arc::new(Waiting::default());
         let mut listener = JoinSet::new();
-        listener.spawn(listen(lines, Arc::clone(&waiting)));
+        listener.spawn(listen(lines, Arc::clone(&waiting), Arc::clone(&told)));
+        let opened = told
+            .until("the child's engine to open", |told| {
+                (told.ready || told.stands || told.gone).then_some(*told)
+            })
+            .await;
+        assert!(!opened.gone, "the child ended before its engine was open");
         Self {
             inner: Arc::new(Inner {
                 process: AsyncMutex::new(process),
                 stdin: AsyncMutex::new(stdin),
                 waiting,
+                told,
                 _listener: listener,
             }),
         }
+    }
+
+    /// Waits until it stands at the gate where it was to be held.
+    pub async fn stands(&self) {
+        let stands = |told: &Told| (told.stands || told.gone).then_some(told.stands);
+        let stands = self
+            .inner
+            .told
+            .until("the child to reach its gate", stands)
+            .await;
+        assert!(stands, "the child ended before it came to its gate");
     }
 
     /// SIGKILL, and the wait for it.
@@ -228,8 +276,23 @@ impl Waiting {
     }
 }
 
-async fn listen(mut lines: Lines<BufReader<ChildStdout>>, waiting: Arc<Waiting>) {
+async fn listen(
+    mut lines: Lines<BufReader<ChildStdout>>,
+    waiting: Arc<Waiting>,
+    told: Arc<Watched<Told>>,
+) {
     while let Ok(Some(line)) = lines.next_line().await {
+        match line.as_str() {
+            READY => {
+                told.change(|told| told.ready = true);
+                continue;
+            }
+            STANDS => {
+                told.change(|told| told.stands = true);
+                continue;
+            }
+            _ => {}
+        }
         // The last line of a killed process may be cut; it is an answer that never came.
         let Ok(answer) = serde_json::from_str::<Answer>(&line) else {
             break;
@@ -243,6 +306,7 @@ async fn listen(mut lines: Lines<BufReader<ChildStdout>>, waiting: Arc<Waiting>)
             let _ = call.send(answer);
         }
     }
+    told.change(|told| told.gone = true);
     *waiting.gone.lock().unwrap_or_else(PoisonError::into_inner) = true;
     waiting
         .calls

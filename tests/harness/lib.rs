@@ -15,6 +15,8 @@
 pub mod watched;
 
 pub mod clock;
+pub mod dice;
+pub mod engine_gates;
 pub mod gate;
 pub mod model_server;
 pub mod sentinel;

@@ -182,6 +182,11 @@ impl ModelServer {
         self.shared.scripts().push_back(script);
     }
 
+    /// What was scripted for a client that is gone is asked for by nobody any more.
+    pub fn forget_scripts(&self) {
+        self.shared.scripts().clear();
+    }
+
     /// The dialect it speaks.
     pub fn dialect(&self) -> Dialect {
         self.shared.dialect

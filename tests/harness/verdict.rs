@@ -3,8 +3,8 @@
 //! Invariant: live == replayed == opened cold == stored, compared as whole values.
 
 use protocol::{
-    Cursor, Event, EventBody, OutcomeKind, SessionId, SessionState, StreamId, TranscriptPage,
-    TurnId, TurnOutcome,
+    Cursor, Event, EventBody, FailureCode, OutcomeKind, SessionId, SessionState, StreamId,
+    TranscriptPage, TurnId, TurnOutcome,
 };
 use transcript::{Follow, Library, Transcript};
 
@@ -20,10 +20,7 @@ use crate::{
 pub async fn judge(world: &World, session: SessionId, live: &[&Client<Transcript>]) {
     let reader = world.reader();
     let events = world.events(session);
-    seqs_are_dense(&events);
-    texts_only_grow(&events);
-    every_turn_has_one_end_and_nothing_after_it(&events);
-    every_call_has_one_result(&events);
+    laws_hold(&events);
 
     let stored = reader.transcript(session).expect("the session can be read");
     let replayed = replay(session, Cursor::at_start(reader.log_id()), &events);
@@ -64,6 +61,18 @@ pub async fn judge(world: &World, session: SessionId, live: &[&Client<Transcript
     );
 
     the_library_agrees(world, session, &stored).await;
+}
+
+/// What holds of any session at rest, by its events alone.
+///
+/// # Panics
+/// With what does not hold.
+pub fn laws_hold(events: &[Event]) {
+    seqs_are_dense(events);
+    texts_only_grow(events);
+    every_turn_has_one_end_and_nothing_after_it(events);
+    every_call_has_one_result(events);
+    nobody_needed_the_backstop(events);
 }
 
 /// A transcript from its events alone.
@@ -147,6 +156,17 @@ fn every_call_has_one_result(events: &[Event]) {
         items(|body| matches!(body, EventBody::ToolCallFinished { .. })),
         "calls that were made, and calls that have a result"
     );
+}
+
+fn nobody_needed_the_backstop(events: &[Event]) {
+    for event in events {
+        if let EventBody::TurnEnded {
+            outcome: TurnOutcome::Failed { failure },
+        } = &event.body
+        {
+            assert_ne!(failure.code, FailureCode::Aborted, "{event:?}");
+        }
+    }
 }
 
 async fn the_library_agrees(world: &World, session: SessionId, stored: &TranscriptPage) {

@@ -4,7 +4,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use engine::{Config, Engine, OpenError, Reader, clock::SystemClock};
+use engine::{Config, Engine, Harness, OpenError, Reader, clock::SystemClock, mutant::Mutant};
 use protocol::{
     Event, InterruptedWhy, ModelRef, Op, OpId, Phase, Provider, Receipt, SessionId, StreamId,
     TimeLimits, TurnId,
@@ -14,9 +14,10 @@ use transcript::Transcript;
 
 use crate::{
     backend::{Line, Missed},
-    child::Child,
+    child::{Child, Held},
     client::{Client, Page},
     clock::TestClock,
+    engine_gates::EngineGates,
     model_server::ModelServer,
     sentinel::random_u128,
     watched::within_limit,
@@ -31,6 +32,10 @@ pub struct World {
     pub clock: TestClock,
     pub line: Line,
     pub limits: TimeLimits,
+    /// Where the engine can be held.
+    pub gates: EngineGates,
+    /// The guard that the engine lacks.
+    pub mutant: Option<Mutant>,
     time: Time,
     engine: Option<Engine>,
 }
@@ -58,6 +63,8 @@ impl World {
             clock: TestClock::default(),
             line: Line::default(),
             limits: product.limits,
+            gates: EngineGates::default(),
+            mutant: None,
             time: Time::Test,
             engine: None,
         }
@@ -95,7 +102,12 @@ impl World {
 
     /// What an engine of this world is made of.
     pub fn config(&self) -> Config {
+        let mut harness = Harness::default().with_keeper(self.gates.keeper());
+        if let Some(mutant) = self.mutant {
+            harness = harness.with_mutant(mutant);
+        }
         Config {
+            harness,
             clock: match self.time {
                 Time::Test => Arc::new(self.clock.clone()),
                 Time::Real => Arc::new(SystemClock::new()),
@@ -146,7 +158,12 @@ impl World {
 
     /// Starts an engine in a process of its own instead.
     pub async fn spawn(&self, program: &Path) -> Child {
-        let child = Child::start(program, self.data_dir()).await;
+        self.spawn_held(program, Held::default()).await
+    }
+
+    /// The same, to be held at a gate, or without one of its guards. Its engine need not have come to open.
+    pub async fn spawn_held(&self, program: &Path, held: Held) -> Child {
+        let child = Child::start(program, self.data_dir(), held).await;
         self.line.to_child(child.clone());
         child
     }

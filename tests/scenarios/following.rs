@@ -6,6 +6,7 @@ use protocol::{CancelledBy, Dialect, InterruptedWhy, Op, StreamId, TurnOutcome};
 use tests::{
     client::{CallKind, Fault, Page},
     clock::TestClock,
+    dice::Dice,
     model_server::{Answer, DIALECTS, ModelServer},
     sentinel::Sentinel,
     verdict::judge,
@@ -404,24 +405,11 @@ async fn stopping_closes_our_socket_and_keeps_what_was_said() {
     }
 }
 
-/// Where a chaotic story goes next; the same seed goes the same way.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, sides: u64) -> u64 {
-        // xorshift64: any state but 0 will do.
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_lost_doubled_or_reloaded_the_text_is_whole_in_the_end() {
     const PIECES: u64 = 10;
     for seed in 1..=12 {
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15_u64.rotate_left(seed));
+        let mut dice = Dice::new(seed);
         let server = ModelServer::start(Dialect::Ollama);
         let world = World::new().await;
         let pieces = (0..PIECES).map(|n| format!("piece{n} "));

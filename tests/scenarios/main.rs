@@ -14,6 +14,7 @@ mod failing;
 mod folder;
 mod following;
 mod killed;
+mod killed_at;
 mod recorded;
 
 mod cost;

@@ -13,6 +13,8 @@ use std::{
 use protocol::{Epoch, ErrorCode, ErrorReport, PageId, StreamId};
 use tokio::sync::watch;
 
+use crate::{Harness, mutant::mutated};
+
 /// Longest time a poll stays parked. Well below the client's patience, so that silence means trouble.
 pub(crate) const POLL_WAIT_MS_MAX: u32 = 8_000;
 
@@ -26,7 +28,10 @@ const REAP_AFTER: Duration = Duration::from_secs(60);
 const OLD_PAGES_MAX: usize = 64;
 
 /// Which page is a window's newest, and what each follows.
-pub(crate) struct Attachments(Mutex<Desk>);
+pub(crate) struct Attachments {
+    desk: Mutex<Desk>,
+    harness: Harness,
+}
 
 struct Desk {
     windows: HashMap<String, Window>,
@@ -57,16 +62,19 @@ pub(crate) struct Followed {
 
 impl Attachments {
     /// `base` is random: no epoch of another boot is valid in this one.
-    pub(crate) fn new(base: u64) -> Self {
-        Self(Mutex::new(Desk {
-            windows: HashMap::new(),
-            attached: HashMap::new(),
-            next_epoch: base,
-        }))
+    pub(crate) fn new(base: u64, harness: Harness) -> Self {
+        Self {
+            desk: Mutex::new(Desk {
+                windows: HashMap::new(),
+                attached: HashMap::new(),
+                next_epoch: base,
+            }),
+            harness,
+        }
     }
 
     fn desk(&self) -> std::sync::MutexGuard<'_, Desk> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes `page` the newest of its window, unless it was overtaken before.
@@ -77,14 +85,18 @@ impl Attachments {
         let mut desk = self.desk();
         match desk.windows.get_mut(window) {
             Some(known) if known.page == page => return Ok(()),
-            Some(known) if known.old.contains(&page) => return Err(superseded()),
+            Some(known) if known.old.contains(&page) && !mutated!(self.harness, LastHelloWins) => {
+                return Err(superseded());
+            }
             Some(known) => {
                 let old = std::mem::replace(&mut known.page, page);
                 known.old.push(old);
                 if known.old.len() > OLD_PAGES_MAX {
                     known.old.remove(0);
                 }
-                desk.attached.retain(|_, attachment| attachment.page != old);
+                if !mutated!(self.harness, NoReap) {
+                    desk.attached.retain(|_, attachment| attachment.page != old);
+                }
             }
             None => {
                 desk.windows.insert(
@@ -199,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_newest_page_of_a_window_ends_the_attachments_of_the_older() {
-        let attachments = Attachments::new(7);
+        let attachments = Attachments::new(7, Harness::default());
         attachments.hello("main", page(1)).unwrap();
         let old = attachments.attach(page(1), StreamId::Library, NOW).unwrap();
         attachments.hello("main", page(2)).unwrap();
@@ -219,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_page_seen_before_never_becomes_the_newest_again() {
-        let attachments = Attachments::new(7);
+        let attachments = Attachments::new(7, Harness::default());
         attachments.hello("main", page(1)).unwrap();
         attachments.hello("main", page(2)).unwrap();
         assert_eq!(
@@ -231,7 +243,7 @@ mod tests {
 
     #[test]
     fn an_attachment_that_nobody_polls_is_reaped_and_one_that_is_polled_is_not() {
-        let attachments = Attachments::new(u64::MAX);
+        let attachments = Attachments::new(u64::MAX, Harness::default());
         attachments.hello("a", page(1)).unwrap();
         attachments.hello("b", page(2)).unwrap();
         let idle = attachments.attach(page(1), StreamId::Library, NOW).unwrap();

@@ -24,8 +24,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    Harness,
     attach::{self, Attachments, BATCH_BYTES_MAX, POLL_WAIT_MS_MAX},
     clock::{Clock, SystemClock},
+    gate::gate,
     gateway::{Gateway, Keys, NoKeys},
     lock::FolderLock,
     log::{
@@ -33,6 +35,7 @@ use crate::{
         PageLimit, ReadError,
     },
     mint::Mint,
+    mutant::mutated,
     session::{SESSION_QUEUE, Session, SessionInput, commit_report, read_report},
     shelf::Shelf,
     status::StatusBoard,
@@ -52,6 +55,8 @@ pub struct Config {
     pub keys: Arc<dyn Keys>,
     /// How long to wait for what, until the user chooses; valid.
     pub limits: TimeLimits,
+    /// What a test holds of it; empty in the product.
+    pub harness: Harness,
 }
 
 impl Config {
@@ -62,6 +67,7 @@ impl Config {
             clock: Arc::new(SystemClock::new()),
             keys: Arc::new(NoKeys),
             limits: TimeLimits::default(),
+            harness: Harness::default(),
         }
     }
 }
@@ -107,6 +113,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) gateway: Gateway,
     limits: TimeLimits,
+    pub(crate) harness: Harness,
     pub(crate) tracker: TaskTracker,
     pub(crate) statuses: Arc<StatusBoard>,
     pub(crate) shelf: Shelf,
@@ -176,15 +183,19 @@ impl Engine {
             clock,
             keys,
             limits,
+            harness,
         } = config;
+        announce_test_build();
         let mint = Mint::new();
         let boot = Boot::from_bits(mint.bits());
         let gateway = Gateway::new(Arc::clone(&clock), keys)
-            .map_err(|e| OpenError::Gateway(e.to_string()))?;
+            .map_err(|e| OpenError::Gateway(e.to_string()))?
+            .held_by(harness.clone());
         let log_clock = Arc::clone(&clock);
+        let log_harness = harness.clone();
         let opened = tokio::task::spawn_blocking(move || {
             let lock = FolderLock::take(&data_dir)?;
-            let log = EventLog::open(&data_dir, log_clock, boot)?;
+            let log = EventLog::open(&data_dir, log_clock, boot, log_harness)?;
             Ok::<_, OpenError>((lock, log))
         });
         let (lock, log) = opened
@@ -198,13 +209,19 @@ impl Engine {
             clock,
             gateway,
             limits,
+            harness: harness.clone(),
             tracker: TaskTracker::new(),
             backstops: AtomicU64::new(0),
             running: watch::channel(HashMap::new()).0,
             closing: watch::channel(Closing::No).0,
             mint,
         });
-        let attachments = Attachments::new(shared.mint.epoch_base());
+        let epoch_base = if mutated!(harness, EpochFromOne) {
+            1
+        } else {
+            shared.mint.epoch_base()
+        };
+        let attachments = Attachments::new(epoch_base, harness);
         Ok(Self(Arc::new(Inner {
             shared,
             attachments,
@@ -315,8 +332,16 @@ impl Engine {
             .map_err(|e| read_report(&e))?;
         let mode = match cursor {
             None => AttachMode::Fresh,
-            Some(cursor) if cursor.log() != log.id() => AttachMode::Reset(ResetReason::ForeignLog),
-            Some(cursor) if cursor.count() > count => AttachMode::Reset(ResetReason::AheadOfHead),
+            Some(cursor)
+                if cursor.log() != log.id() && !mutated!(self.shared().harness, SkipLogId) =>
+            {
+                AttachMode::Reset(ResetReason::ForeignLog)
+            }
+            Some(cursor)
+                if cursor.count() > count && !mutated!(self.shared().harness, ClampCursor) =>
+            {
+                AttachMode::Reset(ResetReason::AheadOfHead)
+            }
             Some(_) => AttachMode::Resume,
         };
         let page_sent = match (mode, stream) {
@@ -333,6 +358,7 @@ impl Engine {
             Some(Page::Library(page)) => page.as_of,
             Some(Page::Session(page)) => page.as_of,
         };
+        gate!(self.shared().harness, RowsRead);
         let epoch = self
             .0
             .attachments
@@ -388,6 +414,7 @@ impl Engine {
         let mut until = shared.clock.sleep(wait);
         let max_bytes = request.max_bytes.min(BATCH_BYTES_MAX) as usize;
         let after = request.after.count();
+        gate!(shared.harness, PollRegistered);
         loop {
             // … then look. What changes from here on is seen by the waiting below.
             let head = *changes.borrow_and_update();
@@ -404,6 +431,10 @@ impl Engine {
                 return self
                     .batch(request.epoch, stream, after, max_bytes, head, news)
                     .await;
+            }
+            gate!(shared.harness, PollLooked);
+            if mutated!(shared.harness, CheckThenPark) {
+                changes.mark_unchanged();
             }
             let parked = Parked::new(&self.0.parked);
             let timed_out = tokio::select! {
@@ -448,6 +479,7 @@ impl Engine {
         } else {
             Vec::new()
         };
+        gate!(self.shared().harness, RowsRead);
         let read_to = events.last().map_or(after, |event| event.seq.get());
         self.0
             .events_served
@@ -765,6 +797,9 @@ impl Engine {
         for (_, cancel) in shared.running.borrow().values() {
             cancel.cancel(Cause::Shutdown(why));
         }
+        if mutated!(shared.harness, CloseLogFirst) {
+            shared.log.close(shared.clock.wall()).await;
+        }
         let mut running = shared.running.subscribe();
         tokio::select! {
             // The sender lives as long as `shared`, so this ends only with no turn left.
@@ -818,6 +853,14 @@ pub(crate) fn transcript_page(
         tip: excerpt.head.tip,
         as_of: Cursor::from_count(id, excerpt.head.count),
     })
+}
+
+/// Says that this is no product; the words are also what a packer looks for.
+fn announce_test_build() {
+    #[cfg(feature = "gates")]
+    tracing::warn!("{}", crate::gate::MARKER);
+    #[cfg(feature = "mutants")]
+    tracing::warn!("{}", crate::mutant::MARKER);
 }
 
 fn checked(mut provider: Provider) -> Result<Provider, ErrorReport> {

@@ -43,7 +43,7 @@ use protocol::{
 use reqwest::Url;
 use tokio::sync::mpsc;
 
-use crate::clock::Clock;
+use crate::{Harness, clock::Clock};
 
 pub use keys::{ApiKey, Keys, NoKeys};
 
@@ -61,6 +61,7 @@ struct Inner {
     plain: Mutex<BTreeSet<String>>,
     /// Models, each with its server's address, that refuse to be told of tools; asked without from then on.
     toolless: Mutex<BTreeSet<(String, String)>>,
+    harness: Harness,
 }
 
 /// The gateway could not be set up.
@@ -82,7 +83,16 @@ impl Gateway {
             keys,
             plain: Mutex::default(),
             toolless: Mutex::default(),
+            harness: Harness::default(),
         })))
+    }
+
+    /// The same, in the hands of a test.
+    pub(crate) fn held_by(mut self, harness: Harness) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.harness = harness;
+        }
+        self
     }
 
     /// One attempt: dials, sends, and streams into `out`. No retries here. Waiting for room in `out` is backpressure,
@@ -153,7 +163,7 @@ impl Gateway {
             peer,
             body: body.to_string().into_bytes(),
         };
-        let mut end = attempt::run(&self.0.dialer, outgoing, limits, out).await;
+        let mut end = attempt::run(&self.0.dialer, outgoing, limits, out, &self.0.harness).await;
         if let (Err(error), Dialect::OpenAiChat, false) = (&mut end, provider.dialect, plain) {
             let refused = error.failure.code == FailureCode::BadRequest;
             let detail = error.failure.detail.as_deref().unwrap_or_default();

@@ -5,6 +5,10 @@
 
 pub mod clock;
 
+pub mod gate;
+mod harness;
+pub mod mutant;
+
 mod lock;
 mod log;
 
@@ -25,6 +29,7 @@ mod status;
 mod mint;
 
 pub use engine::{Config, Counters, Engine, canonical_data_dir};
+pub use harness::Harness;
 pub use log::{CommitError, LogCounters, OpenError, ReadError};
 pub use reader::Reader;
 pub use session::sentence;

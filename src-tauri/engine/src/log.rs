@@ -24,7 +24,7 @@ use protocol::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::clock::Clock;
+use crate::{Harness, clock::Clock};
 
 pub use database::OpenError;
 pub(crate) use database::{Access, FILE_NAME};
@@ -350,15 +350,21 @@ impl EventLog {
     /// Opens the database in `dir`: creates or migrates it, recovers turns that a crash left open, and starts the writer.
     ///
     /// Blocking; meant for a blocking thread.
-    pub(crate) fn open(dir: &Path, clock: Arc<dyn Clock>, boot: Boot) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        dir: &Path,
+        clock: Arc<dyn Clock>,
+        boot: Boot,
+        harness: Harness,
+    ) -> Result<Self, OpenError> {
         let mut connection = database::open(dir, Access::Write, clock.wall())?;
         let id = database::log_id(&connection)?;
-        recovery::run(&mut connection, boot, clock.wall())?;
+        recovery::run(&mut connection, boot, clock.wall(), &harness)?;
         let (requests, inbox) = mpsc::channel(WRITER_QUEUE);
         let heads = Arc::new(Heads::default());
         let counters = Arc::new(Mutex::new(LogCounters::default()));
         let writer =
-            writer::Writer::new(connection, clock, Arc::clone(&heads), Arc::clone(&counters));
+            writer::Writer::new(connection, clock, Arc::clone(&heads), Arc::clone(&counters))
+                .held_by(harness);
         let thread = std::thread::Builder::new()
             .name("log-writer".into())
             .spawn(move || writer.run(inbox))

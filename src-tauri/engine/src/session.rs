@@ -24,11 +24,13 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     clock::ready,
     engine::Shared,
+    gate::gate,
     gateway::Limits,
     log::{
         Append, Commit, CommitError, Derived, Durability, Head, OpDigest, OpStamp, ReadError,
         ends_of_open_calls,
     },
+    mutant::mutated,
     sample,
     status::PhaseSetter,
     turn::{self, Answered, Candidate, TurnCx, TurnEnd},
@@ -205,7 +207,7 @@ impl Session {
                 EventBody::ToolCallStarted { .. } | EventBody::ApprovalRequested { .. }
             )
         });
-        let durability = if is_of_consequence {
+        let durability = if is_of_consequence && !mutated!(self.shared.harness, TextClassForCalls) {
             Durability::Disk
         } else {
             Durability::Process
@@ -401,8 +403,10 @@ impl Session {
             library,
             ..Written::default()
         };
+        gate!(self.shared.harness, BeforeTerminal);
         match self.write(written, Durability::Disk).await {
             Ok(_) => {
+                gate!(self.shared.harness, AfterTerminal);
                 tracing::info!(session = %self.id, %turn, outcome = ?kind, "turn ended");
                 self.shared.statuses.set(self.id, None, Phase::Idle);
                 self.shared.turn_is_over(self.id);
@@ -494,6 +498,7 @@ impl Session {
             .read(move |log| log.find_op(op_id))
             .await;
         match ran.map_err(|e| read_report(&e))? {
+            _ if mutated!(self.shared.harness, NoOpId) => {}
             Some((then, receipt)) if then == digest.0 => return Ok(receipt),
             Some(_) => return Err(commit_report(&CommitError::OpIdConflict)),
             None => {}
@@ -918,7 +923,7 @@ impl Session {
 
     fn must_be_idle(&self) -> Result<(), ErrorReport> {
         self.must_exist()?;
-        if self.head.open_turn.is_some() {
+        if self.head.open_turn.is_some() && !mutated!(self.shared.harness, NoTurnActive) {
             return Err(match &self.unsaved {
                 Some(_) => ErrorReport::new(
                     ErrorCode::StorageFailed,
@@ -1056,6 +1061,7 @@ impl Session {
             .await
             .map_err(|e| commit_report(&e))?;
         if self.head.open_turn == Some(turn) {
+            gate!(self.shared.harness, MessageCommitted);
             self.run_turn(turn, item.next(), candidates, ceiling);
         }
         Ok(receipt)
@@ -1120,18 +1126,21 @@ impl Session {
             phase,
             tracker: shared.tracker.clone(),
             jitter: shared.mint.jitter(),
+            harness: shared.harness.clone(),
         };
+        let unguarded = mutated!(shared.harness, NoGuard);
         shared.tracker.clone().spawn(async move {
             // Nothing of the turn survives a panic but what is in the log, so there is nothing to leave inconsistent.
-            let end = AssertUnwindSafe(turn::run(cx))
-                .catch_unwind()
-                .await
-                .unwrap_or_else(|_| TurnEnd {
-                    outcome: TurnOutcome::Failed {
-                        failure: turn::panicked(),
-                    },
-                    closing: Vec::new(),
-                });
+            let end = AssertUnwindSafe(turn::run(cx)).catch_unwind().await;
+            if end.is_err() && unguarded {
+                return;
+            }
+            let end = end.unwrap_or_else(|_| TurnEnd {
+                outcome: TurnOutcome::Failed {
+                    failure: turn::panicked(),
+                },
+                closing: Vec::new(),
+            });
             // The session outlives its turns; if it is gone, recovery closes the turn at the next start.
             let _ = ended_in.send(end);
         });

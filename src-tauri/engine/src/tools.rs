@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use protocol::{Effect, Intent, Timestamp, ToolOutcome};
 
-use crate::{clock::Clock, gateway::ToolSpec};
+use crate::{Harness, clock::Clock, gate::gate_blocking, gateway::ToolSpec};
 
 /// Results up to this long are never left out.
 pub(crate) const SMALL_RESULT_CHARS: usize = 2_048;
@@ -94,8 +94,17 @@ pub(crate) fn specs() -> Vec<ToolSpec> {
 }
 
 /// Runs a tool by name. A panic inside becomes an error result that the model can read.
-pub(crate) async fn run(name: String, arguments: String, clock: Arc<dyn Clock>) -> ToolResult {
-    let ran = tokio::task::spawn_blocking(move || call(&name, &arguments, clock.as_ref())).await;
+pub(crate) async fn run(
+    name: String,
+    arguments: String,
+    clock: Arc<dyn Clock>,
+    harness: Harness,
+) -> ToolResult {
+    let ran = tokio::task::spawn_blocking(move || {
+        gate_blocking!(harness, ToolRunning);
+        call(&name, &arguments, clock.as_ref())
+    })
+    .await;
     ran.unwrap_or_else(|error| {
         tracing::error!(%error, "a tool panicked");
         ToolResult {

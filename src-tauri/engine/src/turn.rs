@@ -25,10 +25,13 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    Harness,
     clock::{Clock, Sleep, ready},
     context,
+    gate::gate,
     gateway::{AttemptError, Gateway, Limits, ModelEvent, ModelRequest, Retry, StepEnd},
     log::{PageLimit, ReadError, Reads},
+    mutant::mutated,
     session::{NotRecorded, Recorder},
     status::PhaseSetter,
     tools::{Prepared, ToolResult, Toolbox},
@@ -71,6 +74,7 @@ pub(crate) struct TurnCx {
     pub(crate) phase: PhaseSetter,
     pub(crate) tracker: TaskTracker,
     pub(crate) jitter: u64,
+    pub(crate) harness: Harness,
 }
 
 /// A model that may be asked, and how long to wait for it.
@@ -115,7 +119,7 @@ pub(crate) async fn run(cx: TurnCx) -> TurnEnd {
         next_item: cx.next_item,
         jitter: cx.jitter,
     };
-    let mut machine = Machine::new(rules);
+    let mut machine = Machine::new(rules).held_by(cx.harness.clone());
     let mut driver = Driver {
         text: TextBuffer::new(),
         batch: Vec::new(),
@@ -136,6 +140,7 @@ pub(crate) async fn run(cx: TurnCx) -> TurnEnd {
             Ok(None) => {
                 driver.pause_for_user(machine.waits_for_user());
                 let inputs = driver.next_inputs().await;
+                gate!(driver.cx.harness, Deciding);
                 effects = inputs
                     .into_iter()
                     .flat_map(|input| machine.step(input))
@@ -282,7 +287,9 @@ impl Driver {
         for effect in effects {
             match effect {
                 Effect::Record(body) => {
-                    self.text.drain_into(&mut self.batch);
+                    if !mutated!(self.cx.harness, NoFlushBeforeOther) {
+                        self.text.drain_into(&mut self.batch);
+                    }
                     self.batch.push(body);
                 }
                 Effect::Append { item, part, text } => {
@@ -337,7 +344,7 @@ impl Driver {
             }
         }
         let now = self.cx.clock.monotonic();
-        if self.text.is_due(now) {
+        if self.text.is_due(now) || mutated!(self.cx.harness, FlushEveryToken) {
             self.text.drain_into(&mut self.batch);
         }
         self.commit().await?;
@@ -360,8 +367,16 @@ impl Driver {
         if has_text {
             // Only text holds up text: the first fragment after any other event still leaves at once.
             self.text.flushed_at(self.cx.clock.monotonic());
+            gate!(self.cx.harness, TextCommitted);
         }
+        let has_call = self
+            .batch
+            .iter()
+            .any(|b| matches!(b, EventBody::ToolCallRequested { .. }));
         self.batch.clear();
+        if has_call {
+            gate!(self.cx.harness, CallCommitted);
+        }
         Ok(())
     }
 
@@ -507,6 +522,7 @@ impl Driver {
         let prepared = self.prepared.remove(&item);
         let changes = toolbox.changes_something(&name);
         let changing = Arc::clone(&self.changing);
+        let harness = self.cx.harness.clone();
         self.tools.spawn(async move {
             // One change after the other: what the second one does may depend on the first.
             let _turn = match changes {
@@ -514,6 +530,7 @@ impl Driver {
                 false => None,
             };
             // A task of its own, so that a panicking tool is an error result and not the end of the turn.
+            gate!(harness, ToolRunning);
             (
                 item,
                 Done::Ran(toolbox.run(name, arguments, prepared).await),
@@ -548,6 +565,9 @@ impl Driver {
 
     async fn stop_work(&mut self) {
         match std::mem::replace(&mut self.work, Work::None) {
+            Work::Attempt(_) | Work::Summary(..) if mutated!(self.cx.harness, LeaveSocket) => {
+                return;
+            }
             Work::Attempt(attempt) | Work::Summary(attempt, _) => attempt.stop().await,
             Work::None | Work::Wait(_) => {}
         }

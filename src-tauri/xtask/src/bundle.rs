@@ -19,8 +19,11 @@ use crate::setup::{self, Need};
 use crate::steps::Steps;
 use crate::tool;
 
-/// Text that deliberate faults for testing the tests carry; no package may contain it.
-const MUTANT_MARKER: &[u8] = b"holdfast-mutants-compiled-in";
+/// Texts that deliberate faults and the tests' gates carry; no package may contain them.
+const MARKERS: [&[u8]; 2] = [
+    b"holdfast-mutants-compiled-in",
+    b"holdfast-gates-compiled-in",
+];
 const PACKAGE: &str = "holdfast";
 
 pub(crate) fn chore(project: &Project, arguments: BundleArguments) -> Result<()> {
@@ -62,7 +65,7 @@ fn no_mutants(project: &Project, profile: Profile) -> Result<()> {
     ] {
         let bytes = fs::read(&file)
             .map_err(|error| Failure::io(format!("could not read {}", file.display()), &error))?;
-        if holds(&bytes, MUTANT_MARKER) {
+        if MARKERS.iter().any(|marker| holds(&bytes, marker)) {
             return Err(Failure::new(
                 format!("{} was built with deliberate faults in it", file.display()),
                 "build without the feature that compiles them in, then bundle again",
@@ -257,9 +260,9 @@ mod tests {
             b"\0\0holdfast-mutants-compiled-in\0",
             b"hhholdfast-mutants-compiled-in",
         ] {
-            assert!(holds(text, MUTANT_MARKER));
+            assert!(holds(text, MARKERS[0]));
         }
-        assert!(!holds(b"holdfast-mutants-compiled", MUTANT_MARKER));
-        assert!(!holds(b"", MUTANT_MARKER));
+        assert!(!holds(b"holdfast-mutants-compiled", MARKERS[0]));
+        assert!(!holds(b"", MARKERS[0]));
     }
 }

@@ -8,13 +8,24 @@
     reason = "part of the test harness"
 )]
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
-use engine::{Config, Engine};
+use engine::{
+    Config, Engine, Harness,
+    gate::{Gate, Gatekeeper},
+    mutant::Mutant,
+};
 use protocol::ErrorReport;
 use serde::Serialize;
 use serde_json::Value;
-use tests::child::{Answer, Asked, Call, READY};
+use tests::child::{Answer, Asked, Call, ChildMutant, Held, READY, STANDS};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     sync::Mutex,
@@ -23,18 +34,70 @@ use tokio::{
 
 fn main() {
     let data_dir = PathBuf::from(std::env::args_os().nth(1).expect("the data folder"));
+    let held = std::env::args().nth(2).expect("how it is held");
+    let held: Held = serde_json::from_str(&held).expect("how it is held");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .expect("a runtime");
-    runtime.block_on(serve(data_dir));
+    runtime.block_on(serve(data_dir, held));
 }
 
-async fn serve(data_dir: PathBuf) {
-    let engine = Engine::open(Config::new(data_dir))
-        .await
-        .expect("the engine opens");
+/// Stops its engine for good at one visit of one gate.
+#[derive(Debug)]
+struct LastGate {
+    gate: Gate,
+    visit: u64,
+    visits: AtomicU64,
+}
+
+impl LastGate {
+    fn is_here(&self, gate: Gate) -> bool {
+        gate == self.gate && self.visits.fetch_add(1, Ordering::Relaxed) + 1 == self.visit
+    }
+}
+
+impl Gatekeeper for LastGate {
+    fn pass(&self, gate: Gate) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        if self.is_here(gate) {
+            println!("{STANDS}");
+            return Box::pin(std::future::pending());
+        }
+        Box::pin(std::future::ready(()))
+    }
+
+    fn pass_blocking(&self, gate: Gate) {
+        if self.is_here(gate) {
+            println!("{STANDS}");
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+}
+
+fn harness(held: Held) -> Harness {
+    let mut harness = Harness::default();
+    if let Some((gate, visit)) = held.gate {
+        harness = harness.with_keeper(Arc::new(LastGate {
+            gate,
+            visit,
+            visits: AtomicU64::new(0),
+        }));
+    }
+    match held.mutant {
+        Some(ChildMutant::SplitOp) => harness.with_mutant(Mutant::SplitOp),
+        None => harness,
+    }
+}
+
+async fn serve(data_dir: PathBuf, held: Held) {
+    let config = Config {
+        harness: harness(held),
+        ..Config::new(data_dir)
+    };
+    let engine = Engine::open(config).await.expect("the engine opens");
     let stdout = Arc::new(Mutex::new(tokio::io::stdout()));
     say(&stdout, READY).await;
     let mut calls = JoinSet::new();

@@ -10,6 +10,7 @@
 
 pub mod fold;
 pub mod link;
+pub mod mutant;
 
 pub mod markdown;
 pub mod words;

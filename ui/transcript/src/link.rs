@@ -10,7 +10,7 @@ use protocol::{
     Admission, AttachMode, Attached, Batch, Cursor, Epoch, ErrorCode, PollRequest, Status, StreamId,
 };
 
-use crate::Follow;
+use crate::{Follow, mutant::mutated};
 
 /// How long a poll may stay parked: long enough to be rare, short enough that a lost one is noticed soon.
 pub const POLL_WAIT_MS: u32 = 8_000;
@@ -160,6 +160,8 @@ pub struct Link<F: Follow> {
     counters: Counters,
     tickets: u64,
     jitter: u64,
+    #[cfg(feature = "mutants")]
+    mutant: Option<crate::mutant::Mutant>,
 }
 
 /// Whether anybody looks.
@@ -247,7 +249,17 @@ impl<F: Follow> Link<F> {
             counters: Counters::default(),
             tickets: 0,
             jitter: seed,
+            #[cfg(feature = "mutants")]
+            mutant: None,
         }
+    }
+
+    /// The same without one of its guards.
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    pub fn with_mutant(mut self, mutant: Option<crate::mutant::Mutant>) -> Self {
+        self.mutant = mutant;
+        self
     }
 
     /// The stream it follows.
@@ -323,6 +335,7 @@ impl<F: Follow> Link<F> {
     pub fn next(&mut self, now_ms: u64) -> Next {
         match self.view {
             View::Visible => {}
+            View::Hidden if mutated!(self, NoFireCheck) => {}
             View::Hidden | View::Closed => return Next::Nothing,
         }
         if let Some(asked) = &mut self.asked {
@@ -330,7 +343,7 @@ impl<F: Follow> Link<F> {
             let gives_up_ms = *asked
                 .gives_up_ms
                 .get_or_insert(now_ms.saturating_add(limit_ms));
-            if now_ms < gives_up_ms {
+            if now_ms < gives_up_ms || mutated!(self, NoWaitLimit) {
                 return Next::WaitUntil(gives_up_ms);
             }
             self.asked = None;
@@ -380,7 +393,7 @@ impl<F: Follow> Link<F> {
                 ticket: own,
                 what: Question::Attach { cursor },
                 ..
-            }) if own == ticket => {
+            }) if own == ticket || mutated!(self, AnyAnswer) => {
                 self.asked = None;
                 match answer {
                     Ok(attached) => self.follow(attached, cursor, now_ms),
@@ -408,7 +421,7 @@ impl<F: Follow> Link<F> {
                 asked_ms,
                 limit_ms,
                 ..
-            }) if own == ticket => {
+            }) if own == ticket || mutated!(self, AnyAnswer) => {
                 self.asked = None;
                 match answer {
                     Ok(batch) => self.hear(batch, asked_ms, now_ms),
@@ -469,6 +482,9 @@ impl<F: Follow> Link<F> {
         let ticket = Ticket(self.tickets);
         let (next, wait_ms) = match what {
             Question::Attach { cursor } => {
+                if mutated!(self, ClearBeforeLoad) {
+                    self.shown = None;
+                }
                 self.counters.attaches += 1;
                 let limit_ms = now_ms.saturating_add(LOAD_LIMIT_MS);
                 let next = Next::Attach {
@@ -514,6 +530,7 @@ impl<F: Follow> Link<F> {
         now_ms: u64,
     ) -> Heard<F::Change> {
         let proof = match attached.mode {
+            AttachMode::Reset(_) if mutated!(self, ResetsUncounted) => Proof::Usual,
             AttachMode::Resume | AttachMode::Fresh => Proof::Usual,
             AttachMode::Reset(_) => {
                 self.counters.resets += 1;
@@ -561,7 +578,7 @@ impl<F: Follow> Link<F> {
             // A poll is only ever out while following.
             return self.decline();
         };
-        if batch.epoch != following.epoch {
+        if batch.epoch != following.epoch && !mutated!(self, NoEpochCheck) {
             self.repair(Remedy::PollAgain, Trouble::BadAnswer, now_ms);
             return self.decline();
         }
@@ -581,6 +598,12 @@ impl<F: Follow> Link<F> {
             for event in &batch.events {
                 match fold.cursor().admits(event.seq) {
                     Admission::Next => fold.apply(event, &mut heard.changes),
+                    Admission::Seen if mutated!(self, NoSeqDrop) => {
+                        apply_anyway(fold, event, &mut heard.changes);
+                    }
+                    Admission::Gap if mutated!(self, NoGapCheck) => {
+                        apply_anyway(fold, event, &mut heard.changes);
+                    }
                     Admission::Seen => self.counters.repeated += 1,
                     Admission::Gap => {
                         whole = false;
@@ -627,6 +650,7 @@ impl<F: Follow> Link<F> {
             return;
         };
         let reached = match &following.goal {
+            Goal::Stage(..) if mutated!(self, SwapAtFirstEvent) => true,
             Goal::Stage(staged, head) => staged.cursor().count() >= head.count(),
             Goal::CatchUp(head) => self
                 .shown
@@ -725,6 +749,20 @@ impl<F: Follow> Link<F> {
         floor_ms + bits % (floor_ms / 2 + 1)
     }
 }
+
+/// What a fold without a guard of its own would do with an event out of its turn.
+#[cfg(feature = "mutants")]
+fn apply_anyway<F: Follow>(fold: &mut F, event: &protocol::Event, changes: &mut Vec<F::Change>) {
+    let seq = protocol::Seq::new(fold.cursor().count() + 1);
+    let event = protocol::Event {
+        seq,
+        ..event.clone()
+    };
+    fold.apply(&event, changes);
+}
+
+#[cfg(not(feature = "mutants"))]
+fn apply_anyway<F: Follow>(_: &mut F, _: &protocol::Event, _: &mut Vec<F::Change>) {}
 
 impl<C> Heard<C> {
     const fn nothing() -> Self {

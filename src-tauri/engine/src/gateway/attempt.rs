@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use protocol::Provider;
+use protocol::{FinishReason, Part, Provider, Timings, Usage};
 use reqwest::Url;
 use tokio::sync::mpsc;
 
@@ -17,8 +17,10 @@ use super::{
     decoder::Decoder,
     dial::{Dialer, authorised},
     failure,
+    fault::Fault,
     peer::Peer,
 };
+use crate::{Harness, gate::gate, mutant::mutated};
 
 /// For the usage after a finish reason, which some proxies never send, nor the end of the connection.
 const REST_WAIT: Duration = Duration::from_secs(2);
@@ -37,7 +39,9 @@ pub(super) async fn run(
     outgoing: Outgoing<'_>,
     limits: &Limits,
     out: &mpsc::Sender<ModelEvent>,
+    harness: &Harness,
 ) -> Result<StepEnd, AttemptError> {
+    gate!(harness, BeforeDial);
     let Outgoing {
         provider,
         url,
@@ -95,6 +99,7 @@ pub(super) async fn run(
     let mut first_content = None;
     let mut rest_until = None;
     let mut broken = None;
+    let mut spoke = false;
     loop {
         let (limit, until) = match decoder.wants() {
             Wants::Nothing => break,
@@ -103,13 +108,18 @@ pub(super) async fn run(
                 (REST_WAIT, until)
             }
             Wants::More => {
-                let limit = if decoder.began() {
+                let limit = if decoder.began() || mutated!(harness, GapFromHeaders) {
                     limits.gap
                 } else {
                     limits.first_event
                 };
                 (limit, clock.monotonic().saturating_add(limit))
             }
+        };
+        let until = if mutated!(harness, TotalTimeout) {
+            until.min(started.saturating_add(limits.first_event))
+        } else {
+            until
         };
         let silence = clock.sleep_until(until);
         let chunk = tokio::select! {
@@ -123,7 +133,9 @@ pub(super) async fn run(
         };
         match chunk {
             Some(Ok(bytes)) => {
+                gate!(harness, Decoding);
                 for event in decoder.feed(&bytes) {
+                    spoke |= is_answer(&event);
                     if first_content.is_none() && is_content(&event) {
                         first_content = Some(clock.monotonic().saturating_sub(started));
                     }
@@ -140,9 +152,20 @@ pub(super) async fn run(
     // Nothing more is wanted: closed here, not when our reader has taken the last events.
     drop(body);
 
-    let verdict = decoder.finish();
+    let mut verdict = decoder.finish();
     for event in verdict.events {
+        spoke |= is_answer(&event);
         emit(out, event).await?;
+    }
+    if mutated!(harness, EofIsDone) && verdict.end == Err(Fault::Truncated) {
+        verdict.end = Ok(StepEnd {
+            finish: FinishReason::Stop,
+            usage: Usage::default(),
+            timings: Timings::default(),
+        });
+    }
+    if mutated!(harness, TextOnly) && !spoke {
+        verdict.end = Err(Fault::Empty);
     }
     match verdict.end {
         Ok(mut end) => {
@@ -150,13 +173,21 @@ pub(super) async fn run(
                 first_content.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
             Ok(end)
         }
-        Err(super::fault::Fault::Truncated) => Err(failure::cut(
+        Err(Fault::Truncated) => Err(failure::cut(
             &peer,
             broken
                 .as_ref()
                 .map(|problem| problem as &(dyn std::error::Error + 'static)),
         )),
         Err(fault) => Err(failure::faulty(&peer, &fault)),
+    }
+}
+
+fn is_answer(event: &ModelEvent) -> bool {
+    match event {
+        ModelEvent::Text { part, .. } => *part == Part::Answer,
+        ModelEvent::CallProgress { .. } | ModelEvent::Call { .. } => true,
+        ModelEvent::Sent | ModelEvent::Loading | ModelEvent::ReadingPrompt { .. } => false,
     }
 }
 

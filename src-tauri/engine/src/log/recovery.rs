@@ -11,18 +11,34 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use transcript::fold_turn;
 
 use super::{Append, Commit, CommitError, Derived, OpenError, codec, reader, writer};
+use crate::{Harness, gate::gate_blocking, mutant::mutated};
 
-pub(super) fn run(db: &mut Connection, boot: Boot, now: Timestamp) -> Result<(), OpenError> {
+pub(super) fn run(
+    db: &mut Connection,
+    boot: Boot,
+    now: Timestamp,
+    harness: &Harness,
+) -> Result<(), OpenError> {
     let storage = |e| OpenError::Recovery(CommitError::Storage(std::sync::Arc::new(e)));
     index_turns(db).map_err(storage)?;
     // Turns found here belong to other boots: this one has started none yet.
     for (key, session, turn) in open_turns(db).map_err(storage)? {
+        if mutated!(harness, NoRecovery) {
+            continue;
+        }
         let transaction = db
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(storage)?;
-        let commit = closing(&transaction, key, session, turn).map_err(storage)?;
+        let mut commit = closing(&transaction, key, session, turn).map_err(storage)?;
+        if mutated!(harness, NoToolRecovery) {
+            commit
+                .appends
+                .retain(|append| !matches!(append.body, EventBody::ToolCallFinished { .. }));
+        }
         writer::append_all(&transaction, &commit, now).map_err(OpenError::Recovery)?;
+        gate_blocking!(harness, RecoveryHalfWritten);
         transaction.commit().map_err(storage)?;
+        gate_blocking!(harness, RecoveryOneClosed);
         tracing::warn!(%session, %turn, "a turn that the last run left open is now interrupted");
     }
     db.execute(

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     Append, Commit, CommitError, Committed, Derived, Durability, Heads, LogCounters, OpStamp, codec,
 };
-use crate::clock::Clock;
+use crate::{Harness, clock::Clock, gate::gate_blocking, mutant::mutated};
 
 /// How many commits share a transaction at most: bounds how long the first of them waits.
 const GROUP_MAX: usize = 128;
@@ -56,6 +56,7 @@ pub(super) struct Writer {
     texts: OpenTexts,
     synced_at: Duration,
     level: Option<Durability>,
+    harness: Harness,
 }
 
 impl Writer {
@@ -75,7 +76,14 @@ impl Writer {
             texts: OpenTexts::default(),
             synced_at,
             level: None,
+            harness: Harness::default(),
         }
+    }
+
+    /// The same, in the hands of a test.
+    pub(super) fn held_by(mut self, harness: Harness) -> Self {
+        self.harness = harness;
+        self
     }
 
     pub(super) fn run(mut self, mut inbox: mpsc::Receiver<Request>) {
@@ -178,6 +186,7 @@ impl Writer {
                 texts: &mut self.texts,
                 at,
                 written: LogCounters::default(),
+                harness: &self.harness,
             };
             let result = batch.write(commit);
             let counts = batch.written;
@@ -197,6 +206,12 @@ impl Writer {
                 }
             }
         }
+        if mutated!(self.harness, WakeBeforeCommit) {
+            for (stream, count) in results.iter().flatten().flat_map(|c| &c.counts) {
+                self.heads.moved(*stream, *count);
+            }
+        }
+        gate_blocking!(self.harness, Committing);
         transaction.commit().map_err(storage)?;
         self.texts.settle();
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -311,11 +326,13 @@ pub(super) struct Batch<'a> {
     texts: &'a mut OpenTexts,
     at: Timestamp,
     written: LogCounters,
+    harness: &'a Harness,
 }
 
 impl<'a> Batch<'a> {
     fn write(&mut self, commit: &Commit) -> Result<Committed, CommitError> {
         if let Some(stamp) = &commit.op
+            && !mutated!(self.harness, NoOpIdInWriter)
             && let Some(earlier) = find_op(self.db, stamp).map_err(storage)?
         {
             return earlier.map(|receipt| Committed {
@@ -332,6 +349,14 @@ impl<'a> Batch<'a> {
             {
                 Some((_, count)) => *count = seq,
                 None => counts.push((append.stream, seq)),
+            }
+            if commit.op.is_some() {
+                if mutated!(self.harness, SplitOp) {
+                    self.db
+                        .execute_batch("COMMIT; BEGIN IMMEDIATE; SAVEPOINT _rusqlite_sp")
+                        .map_err(storage)?;
+                }
+                gate_blocking!(self.harness, OpHalfWritten);
             }
         }
         for derived in &commit.derived {
@@ -536,6 +561,7 @@ pub(super) fn append_all(
         texts: &mut texts,
         at,
         written: LogCounters::default(),
+        harness: &Harness::default(),
     }
     .write(commit)
 }

@@ -13,7 +13,11 @@ use protocol::{
     TurnOutcome,
 };
 
-use crate::gateway::{AttemptError, Retry, StepEnd};
+use crate::{
+    Harness,
+    gateway::{AttemptError, Retry, StepEnd},
+    mutant::mutated,
+};
 
 use super::{
     Cause,
@@ -198,6 +202,7 @@ pub(crate) struct Machine {
     calls: Vec<Call>,
     /// The calls of the last step, and how many steps in a row they have been the same.
     same: (Vec<(String, String)>, u32),
+    harness: Harness,
 }
 
 impl Machine {
@@ -216,6 +221,7 @@ impl Machine {
             open_text: None,
             calls: Vec::new(),
             same: (Vec::new(), 0),
+            harness: Harness::default(),
         }
     }
 
@@ -227,6 +233,12 @@ impl Machine {
                 None
             }
         }
+    }
+
+    /// The same, in the hands of a test.
+    pub(crate) fn held_by(mut self, harness: Harness) -> Self {
+        self.harness = harness;
+        self
     }
 
     /// Decides what follows from `input`. What comes after the end, or out of place, changes nothing.
@@ -315,7 +327,8 @@ impl Machine {
             attempt: self.attempt,
             model: model.clone(),
         }));
-        let tools = if self.step >= STEPS_MAX || self.rules.tools.is_empty() {
+        let is_last = self.step >= STEPS_MAX && !mutated!(self.harness, NoStepLimit);
+        let tools = if is_last || self.rules.tools.is_empty() {
             Tools::Withheld
         } else {
             Tools::Offered
@@ -383,6 +396,11 @@ impl Machine {
             timings: end.timings,
         }));
         let stop = match end.finish {
+            FinishReason::Length
+                if mutated!(self.harness, RunOnParse) && !self.calls.is_empty() =>
+            {
+                None
+            }
             FinishReason::Length => Some(StopReason::Length),
             FinishReason::Filter => Some(StopReason::Filter),
             FinishReason::Stop if self.calls.is_empty() => Some(StopReason::EndOfTurn),
@@ -396,7 +414,7 @@ impl Machine {
                 self.leave_calls("the answer was cut before the call", out);
                 self.end(TurnOutcome::Completed { stop }, out);
             }
-            None if self.step >= STEPS_MAX => {
+            None if self.step >= STEPS_MAX && !mutated!(self.harness, NoStepLimit) => {
                 self.leave_calls("the turn reached its limit of steps", out);
                 self.end(
                     TurnOutcome::Completed {
@@ -483,7 +501,10 @@ impl Machine {
     }
 
     fn attempt_failed(&mut self, error: AttemptError, out: &mut Vec<Effect>) {
-        let AttemptError { failure, retry } = error;
+        let AttemptError { failure, mut retry } = error;
+        if mutated!(self.harness, IgnoreRetryAfter) && retry != Retry::Never {
+            retry = Retry::Backoff;
+        }
         if failure.code == FailureCode::ContextOverflow && !self.shown && !self.compacted {
             // Once in a turn: a conversation that still does not fit then never will.
             self.compacted = true;
@@ -515,7 +536,8 @@ impl Machine {
                     .then_some(ms.saturating_add(self.rules.jitter % 1_000 / 10))
             }
         };
-        let may_retry = !self.shown && self.attempt < ATTEMPTS_MAX && self.retries < RETRIES_MAX;
+        let shown = self.shown && !mutated!(self.harness, RetryAfterContent);
+        let may_retry = !shown && self.attempt < ATTEMPTS_MAX && self.retries < RETRIES_MAX;
         let retry_in_ms = wait.filter(|_| may_retry);
         self.fail_attempt(&failure, retry_in_ms, None, out);
         match retry_in_ms {
@@ -617,6 +639,16 @@ impl Machine {
         out.push(Effect::StopWork);
         self.close_calls(out);
         let outcome = match cause {
+            Cause::Ceiling { .. } if mutated!(self.harness, OutcomeByErrorType) => {
+                TurnOutcome::Completed {
+                    stop: StopReason::EndOfTurn,
+                }
+            }
+            Cause::Shutdown(_) if mutated!(self.harness, ShutdownIsFailure) => {
+                TurnOutcome::Failed {
+                    failure: Failure::new(FailureCode::ProviderError, "The answer was cut."),
+                }
+            }
             Cause::UserStop => TurnOutcome::Cancelled {
                 by: CancelledBy::User,
             },

@@ -1,0 +1,108 @@
+//! Mutants: guards that a test takes out one at a time, to see that some scenario notices.
+//!
+//! Invariant: compiled with the cargo feature `mutants` only; without it [`mutated!`] is the literal `false` and the
+//! enum does not exist. A mutant takes out exactly one guard. `tests/scenarios/mutants.rs` says which scenario turns
+//! red, and with which words; a variant without a line there does not compile.
+
+/// Whether mutants are compiled in. The product never has them.
+pub const MUTANTS: bool = cfg!(feature = "mutants");
+
+/// Text that only a build with mutants contains, for whoever packs the product.
+#[cfg(feature = "mutants")]
+pub(crate) const MARKER: &str = "holdfast-mutants-compiled-in";
+
+/// Whether a guard was taken out: `if mutated!(harness, EofIsDone) || …`.
+macro_rules! mutated {
+    ($harness:expr, $mutant:ident) => {{
+        #[cfg(feature = "mutants")]
+        {
+            $harness.lacks($crate::mutant::Mutant::$mutant)
+        }
+        #[cfg(not(feature = "mutants"))]
+        {
+            let _ = &$harness;
+            false
+        }
+    }};
+}
+
+pub(crate) use mutated;
+
+/// The guards that can be taken out of an engine.
+#[cfg(feature = "mutants")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mutant {
+    // The end of an answer.
+    /// The end of the bytes passes for the end of the answer.
+    EofIsDone,
+    /// An attempt is repeated although something of it was shown.
+    RetryAfterContent,
+    /// An answer of reasoning alone passes for none.
+    TextOnly,
+
+    // Time.
+    /// An attempt may take so long and no longer, however lively it is.
+    TotalTimeout,
+    /// The shorter patience begins with the head of the reply, not with its first word.
+    GapFromHeaders,
+    /// A server that says when to come again is asked after the usual wait.
+    IgnoreRetryAfter,
+
+    // The end of a turn.
+    /// A turn that the ceiling ended passes for a whole one.
+    OutcomeByErrorType,
+    /// Closing Holdfast counts as a failure of the model's.
+    ShutdownIsFailure,
+    /// The log is closed before the turns have said how they ended.
+    CloseLogFirst,
+    /// The connection stays open after the turn.
+    LeaveSocket,
+    /// A panic of a turn is nobody's.
+    NoGuard,
+    /// A turn may take any number of steps.
+    NoStepLimit,
+
+    // Tools.
+    /// A call runs though its answer was cut.
+    RunOnParse,
+    /// A call's start is as durable as text.
+    TextClassForCalls,
+
+    // The log.
+    /// What the last run left open stays open.
+    NoRecovery,
+    /// Recovery closes turns and not their calls.
+    NoToolRecovery,
+    /// Waiters are woken before the commit.
+    WakeBeforeCommit,
+    /// Every piece of text is a commit of its own.
+    FlushEveryToken,
+    /// Text that waits to be joined may be overtaken by the next event.
+    NoFlushBeforeOther,
+    /// The events of an op are not one transaction.
+    SplitOp,
+
+    // Ops.
+    /// A session applies an op again.
+    NoOpId,
+    /// The writer applies an op again.
+    NoOpIdInWriter,
+    /// A structural op is applied to whatever the conversation has become.
+    NoExpectedHead,
+    /// A session takes a message while its turn runs.
+    NoTurnActive,
+
+    // Attach and poll.
+    /// A cursor of another log is taken for one of this.
+    SkipLogId,
+    /// A cursor ahead of the log is taken for its end.
+    ClampCursor,
+    /// A poll looks first and becomes a waiter then.
+    CheckThenPark,
+    /// Epochs of every boot begin alike.
+    EpochFromOne,
+    /// A page's attachments outlive it.
+    NoReap,
+    /// Whoever says hello last is the newest page.
+    LastHelloWins,
+}

@@ -1,0 +1,53 @@
+//! Mutants: guards of the link that a test takes out one at a time, to see that some scenario notices.
+//!
+//! Invariant: compiled with the cargo feature `mutants` only; without it [`mutated!`] is the literal `false` and the
+//! enum does not exist. A mutant takes out exactly one guard. `tests/scenarios/mutants.rs` says which scenario turns
+//! red, and with which words; a variant without a line there does not compile.
+
+/// Whether mutants are compiled in. The page never has them.
+pub const MUTANTS: bool = cfg!(feature = "mutants");
+
+/// Text that only a build with mutants contains, for whoever packs the page.
+#[cfg(feature = "mutants")]
+#[used]
+static MARKER: &str = "holdfast-mutants-compiled-in";
+
+/// Whether a guard was taken out of this link: `if mutated!(self, NoEpochCheck) || …`.
+macro_rules! mutated {
+    ($link:expr, $mutant:ident) => {{
+        #[cfg(feature = "mutants")]
+        {
+            $link.mutant == Some($crate::mutant::Mutant::$mutant)
+        }
+        #[cfg(not(feature = "mutants"))]
+        {
+            false
+        }
+    }};
+}
+
+pub(crate) use mutated;
+
+/// The guards that can be taken out of a link.
+#[cfg(feature = "mutants")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mutant {
+    /// An answer counts though it is not the one that is waited for.
+    AnyAnswer,
+    /// An answer counts though it is of another epoch.
+    NoEpochCheck,
+    /// An event that was applied is applied again.
+    NoSeqDrop,
+    /// An event is applied though others are missing before it.
+    NoGapCheck,
+    /// A new transcript is shown before it is whole.
+    SwapAtFirstEvent,
+    /// What is shown is thrown away before something else is there.
+    ClearBeforeLoad,
+    /// Resets cost nothing of what repairs may cost.
+    ResetsUncounted,
+    /// What was armed in sight fires out of sight.
+    NoFireCheck,
+    /// An answer may take for ever.
+    NoWaitLimit,
+}
