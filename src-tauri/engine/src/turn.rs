@@ -31,7 +31,7 @@ use crate::{
     mutant::mutated,
     session::{NotRecorded, Recorder},
     status::PhaseSetter,
-    tools::{self, ToolResult},
+    tools::{ToolResult, Toolbox},
 };
 
 pub(crate) use cancel::{Cancel, Cancelled, Cause, channel as cancel_channel};
@@ -82,13 +82,15 @@ pub(crate) struct TurnEnd {
 /// Not cancel safe: a dropped turn has no end of its own, and its owner records it as aborted. Use [`Cancel`].
 #[tracing::instrument(skip_all, fields(session = %cx.session, turn = %cx.turn))]
 pub(crate) async fn run(cx: TurnCx) -> TurnEnd {
-    let machine = Machine::new(cx.model.clone(), tools::names(), cx.next_item, cx.jitter)
+    let toolbox = Toolbox::new(Arc::clone(&cx.clock), None).held_by(cx.harness.clone());
+    let machine = Machine::new(cx.model.clone(), toolbox.names(), cx.next_item, cx.jitter)
         .held_by(cx.harness.clone());
     let ceiling = cx.clock.sleep(cx.ceiling);
     let mut driver = Driver {
         text: TextBuffer::new(),
         batch: Vec::new(),
         work: Work::None,
+        toolbox,
         tools: JoinSet::new(),
         ceiling: Some(ceiling),
         progress: 0,
@@ -122,6 +124,7 @@ struct Driver {
     /// Decided, not yet committed; in order.
     batch: Vec<EventBody>,
     work: Work,
+    toolbox: Toolbox,
     tools: JoinSet<(ItemId, ToolResult)>,
     /// Gone once it has fired.
     ceiling: Option<Sleep>,
@@ -320,7 +323,7 @@ impl Driver {
                     model: cx.model.model.clone(),
                     messages: context::messages(&excerpt.turns),
                     tools: match tools {
-                        Tools::Offered => tools::specs(),
+                        Tools::Offered => self.toolbox.specs(),
                         Tools::Withheld => Vec::new(),
                     },
                 };
@@ -361,11 +364,10 @@ impl Driver {
 
     fn run_tool(&mut self, item: ItemId, name: String, arguments: String) {
         self.cx.phase.set(Phase::RunningTool { name: name.clone() });
-        let clock = Arc::clone(&self.cx.clock);
-        let harness = self.cx.harness.clone();
+        let toolbox = self.toolbox.clone();
         self.tools.spawn(async move {
             // A task of its own, so that a panicking tool is an error result and not the end of the turn.
-            (item, tools::run(name, arguments, clock, harness).await)
+            (item, toolbox.run(name, arguments, None).await)
         });
     }
 
@@ -441,7 +443,7 @@ impl Driver {
                     }];
                 }
                 News::Tool(Err(error)) => {
-                    // `tools::run` catches a tool's panic; this is the runtime going away.
+                    // `Toolbox::run` catches a tool's panic; this is the runtime going away.
                     tracing::error!(%error, "a tool's task was lost");
                     return vec![Input::Cancelled(Cause::StorageFailed)];
                 }

@@ -13,6 +13,7 @@ mod outcome;
 mod op;
 mod report;
 
+mod approval;
 mod attach;
 mod door;
 mod status;
@@ -20,6 +21,7 @@ mod view;
 
 mod provider;
 
+pub use approval::*;
 pub use attach::*;
 pub use door::*;
 pub use event::*;
