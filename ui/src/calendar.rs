@@ -1,6 +1,6 @@
 //! Times and amounts as a reader writes them, in the local zone.
 
-use protocol::Timestamp;
+use protocol::{Civil, Timestamp};
 
 use crate::ipc;
 
@@ -14,24 +14,30 @@ pub(crate) fn day(at: Timestamp) -> i64 {
 
 /// "14:03:22"
 pub(crate) fn clock(at: Timestamp) -> String {
-    let second_of_day = local_ms(at).rem_euclid(MS_PER_DAY) / 1_000;
-    let (hours, minutes) = (second_of_day / 3_600, second_of_day / 60 % 60);
-    format!("{hours:02}:{minutes:02}:{:02}", second_of_day % 60)
+    let Civil {
+        hour,
+        minute,
+        second,
+        ..
+    } = local(at);
+    format!("{hour:02}:{minute:02}:{second:02}")
 }
 
 /// "14:03", with the date in front unless it is today: "2026-11-29, 14:03".
 pub(crate) fn moment(at: Timestamp, now: Timestamp) -> String {
-    let second_of_day = local_ms(at).rem_euclid(MS_PER_DAY) / 1_000;
-    let time = format!(
-        "{:02}:{:02}",
-        second_of_day / 3_600,
-        second_of_day / 60 % 60
-    );
+    let Civil {
+        year,
+        month,
+        day: of_month,
+        hour,
+        minute,
+        second: _,
+    } = local(at);
+    let time = format!("{hour:02}:{minute:02}");
     if day(at) == day(now) {
         return time;
     }
-    let (year, month, day) = date(day(at));
-    format!("{year}-{month:02}-{day:02}, {time}")
+    format!("{year}-{month:02}-{of_month:02}, {time}")
 }
 
 /// A shorter time is not worth a word.
@@ -68,38 +74,14 @@ fn local_ms(at: Timestamp) -> i64 {
     at.millis() - ipc::utc_offset_min(at) * MS_PER_MIN
 }
 
-/// Year, month and day of a day counted from 1970 (the proleptic Gregorian calendar, by eras of 400 years).
-fn date(day: i64) -> (i64, i64, i64) {
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+/// What the reader's clock shows, taken apart.
+fn local(at: Timestamp) -> Civil {
+    Timestamp::from_millis(local_ms(at)).civil()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_have_their_dates() {
-        assert_eq!(date(0), (1970, 1, 1));
-        assert_eq!(
-            date(11_016),
-            (2000, 2, 29),
-            "a leap day of a century that has one"
-        );
-        assert_eq!(date(20_786), (2026, 11, 29));
-    }
 
     #[test]
     fn times_and_amounts_read_as_written_by_hand() {

@@ -1,13 +1,53 @@
-//! Tools the model may call. STAND-IN until the file tools land.
+//! Tools the model may call: the current time, and with a folder that the user chose, the files below it.
+//!
+//! Invariant: a tool that changes something does exactly what was prepared and shown, or nothing; every run gives a
+//! result, a panicking one too; results are bounded in one place (`bound`), and what is left out is said.
+//! Not here: whether the user agrees (the session asks), and the order of calls and results (`turn::machine`).
 
-use std::{path::PathBuf, sync::Arc};
+mod arguments;
+mod bound;
+mod diff;
+mod folder;
+mod list;
+mod read;
+mod write;
 
-use protocol::{Effect, Intent, Timestamp, ToolOutcome};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
+use protocol::{Effect, Intent, ToolOutcome};
+use serde::Deserialize;
+
+pub(crate) use bound::FLOOR_CHARS;
+
+use self::{
+    arguments::{Field, parse, quoted, schema},
+    folder::Folder,
+};
 use crate::{Harness, clock::Clock, gate::gate_blocking, gateway::ToolSpec};
 
-/// Results up to this long are never left out.
-pub(crate) const SMALL_RESULT_CHARS: usize = 2_048;
+/// The tools a session's turns may use: always the current time; with a folder, also files below it.
+#[derive(Clone)]
+pub(crate) struct Toolbox {
+    clock: Arc<dyn Clock>,
+    folder: Option<Arc<Path>>,
+    harness: Harness,
+    #[cfg(any(test, feature = "gates"))]
+    panics: bool,
+}
+
+/// What a changing call would do, and all that is needed to do that and nothing else.
+#[derive(Clone)]
+pub(crate) struct Prepared {
+    pub(crate) intent: Intent,
+    planned: write::Planned,
+}
 
 /// What a tool's run gave.
 #[derive(Debug)]
@@ -16,159 +56,300 @@ pub(crate) struct ToolResult {
     pub(crate) effect: Effect,
 }
 
-#[derive(Clone)]
-pub(crate) struct Toolbox {
-    clock: Arc<dyn Clock>,
-    folder: Option<PathBuf>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tool {
+    CurrentTime,
+    ListFiles,
+    ReadFile,
+    WriteFile,
+    /// Tests call it through real turns.
+    #[cfg(any(test, feature = "gates"))]
+    Panic,
 }
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) intent: Intent,
-    path: PathBuf,
-    content: String,
-}
+
 impl Toolbox {
+    /// Looks at nothing: the folder is opened by each call, so that one that vanished is an answer of its own.
     pub(crate) fn new(clock: Arc<dyn Clock>, folder: Option<PathBuf>) -> Self {
-        Self { clock, folder }
-    }
-    pub(crate) fn names(&self) -> Vec<String> {
-        let mut n = vec![CURRENT_TIME.to_owned()];
-        if self.folder.is_some() {
-            n.push("write_file".to_owned());
+        Self {
+            clock,
+            folder: folder.map(Arc::from),
+            harness: Harness::default(),
+            #[cfg(any(test, feature = "gates"))]
+            panics: false,
         }
-        n
     }
+
+    /// With the gates and the missing guard of a test.
+    pub(crate) fn held_by(mut self, harness: Harness) -> Self {
+        self.harness = harness;
+        self
+    }
+
+    /// With `panic_tool`, which panics.
+    #[cfg(any(test, feature = "gates"))]
+    #[expect(
+        clippy::allow_attributes,
+        reason = "whether it is used depends on the features"
+    )]
+    #[allow(dead_code, reason = "used by tests of turns only")]
+    pub(crate) const fn with_panic_tool(mut self) -> Self {
+        self.panics = true;
+        self
+    }
+
+    /// In a stable order, so that a session's requests begin alike.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.tools().map(|tool| tool.name().to_owned()).collect()
+    }
+
     pub(crate) fn specs(&self) -> Vec<ToolSpec> {
-        specs()
+        self.tools()
+            .map(|tool| ToolSpec {
+                name: tool.name().to_owned(),
+                description: tool.description().to_owned(),
+                parameters: schema(tool.fields()),
+            })
+            .collect()
     }
+
+    /// Whether the user is asked before it runs.
     pub(crate) fn changes_something(&self, name: &str) -> bool {
-        name == "write_file"
+        self.tool(name).is_ok_and(Tool::changes_something)
     }
+
+    /// What a changing call would do, for the user's eyes; reads only, off the async threads. `None`: nothing to ask.
+    ///
+    /// # Errors
+    /// Words for the model; the call is not run.
+    ///
+    /// Cancel safe: nothing is changed.
     pub(crate) async fn prepare(
         &self,
-        _name: String,
+        name: String,
         arguments: String,
     ) -> Result<Option<Prepared>, String> {
-        let v: serde_json::Value = serde_json::from_str(&arguments).map_err(|e| e.to_string())?;
-        let folder = self.folder.clone().ok_or("no folder")?;
-        let path = folder.join(v["path"].as_str().unwrap_or("x"));
-        let content = v["content"].as_str().unwrap_or("").to_owned();
-        Ok(Some(Prepared {
-            intent: Intent::WriteFile {
-                path: path.display().to_string(),
-                before: None,
-                after: content.len() as u64,
-                diff: format!("+{content}"),
-                diff_left_out: 0,
-            },
-            path,
-            content,
-        }))
+        let tool = self.tool(&name)?;
+        if !tool.changes_something() {
+            return Ok(None);
+        }
+        let folder = self.folder()?;
+        let prepared = tokio::task::spawn_blocking(move || {
+            let asked = parse(tool.name(), tool.fields(), &arguments)?;
+            write::prepare(&folder, asked)
+        });
+        match prepared.await {
+            Ok(prepared) => prepared.map(Some),
+            Err(error) => {
+                tracing::error!(%error, tool = tool.name(), "a tool panicked while it looked what it would do");
+                Err(BUG.to_owned())
+            }
+        }
     }
+
+    /// Runs it. A changing tool does what its [`Prepared`] says, and its arguments are not looked at again.
+    ///
+    /// A dropped run ends by itself soon after. A write that had not come to its last step is given up then; whether it
+    /// had is not known to who dropped it.
     pub(crate) async fn run(
         &self,
         name: String,
         arguments: String,
         prepared: Option<Prepared>,
     ) -> ToolResult {
-        if let Some(p) = prepared {
-            let _ = std::fs::write(p.path, p.content);
-            return ToolResult {
-                outcome: ToolOutcome::Succeeded {
-                    output: "written".into(),
+        let tool = match self.tool(&name) {
+            Ok(tool) => tool,
+            Err(message) => return refused(message),
+        };
+        let toolbox = self.clone();
+        let wanted = Wanted::new();
+        let running = wanted.clone();
+        let _given_up_with_this_future = GiveUp(wanted);
+        let ran = tokio::task::spawn_blocking(move || {
+            gate_blocking!(toolbox.harness, ToolRunning);
+            toolbox.call(tool, &arguments, prepared.as_ref(), &running)
+        })
+        .await;
+        ran.unwrap_or_else(|error| {
+            tracing::error!(%error, tool = tool.name(), "a tool panicked");
+            ToolResult {
+                outcome: ToolOutcome::Failed {
+                    message: BUG.to_owned(),
                 },
-                effect: Effect::Committed,
-            };
+                effect: if tool.changes_something() && error.is_panic() {
+                    Effect::Unknown
+                } else {
+                    Effect::None
+                },
+            }
+        })
+    }
+
+    fn call(
+        &self,
+        tool: Tool,
+        arguments: &str,
+        prepared: Option<&Prepared>,
+        wanted: &Wanted,
+    ) -> ToolResult {
+        let (name, fields) = (tool.name(), tool.fields());
+        let given = match tool {
+            Tool::CurrentTime => {
+                parse(name, fields, arguments).map(|Nothing {}| self.clock.wall().rfc3339())
+            }
+            Tool::ListFiles => parse(name, fields, arguments)
+                .and_then(|asked| list::run(&Folder::open(&self.folder()?)?, &asked)),
+            Tool::ReadFile => parse(name, fields, arguments)
+                .and_then(|asked| read::run(&Folder::open(&self.folder()?)?, &asked)),
+            Tool::WriteFile => match prepared {
+                Some(prepared) => return write::run(&prepared.planned, wanted),
+                None => Err(format!("{name} did not run: the user was not asked")),
+            },
+            #[cfg(any(test, feature = "gates"))]
+            #[expect(clippy::panic, reason = "it is what the tool is for")]
+            Tool::Panic => panic!("as asked"),
+        };
+        match given {
+            Ok(output) => ToolResult {
+                outcome: ToolOutcome::Succeeded { output },
+                effect: Effect::None,
+            },
+            Err(message) => refused(message),
         }
-        run(name, arguments, Arc::clone(&self.clock)).await
+    }
+
+    fn folder(&self) -> Result<Arc<Path>, String> {
+        self.folder
+            .clone()
+            .ok_or_else(|| "No folder is chosen for this conversation".to_owned())
+    }
+
+    fn tools(&self) -> impl Iterator<Item = Tool> {
+        let files = self
+            .folder
+            .as_ref()
+            .map(|_| [Tool::ListFiles, Tool::ReadFile, Tool::WriteFile]);
+        let tools = [Tool::CurrentTime]
+            .into_iter()
+            .chain(files.into_iter().flatten());
+        #[cfg(any(test, feature = "gates"))]
+        let tools = tools.chain(self.panics.then_some(Tool::Panic));
+        tools
+    }
+
+    fn tool(&self, name: &str) -> Result<Tool, String> {
+        self.tools()
+            .find(|tool| tool.name() == name)
+            .ok_or_else(|| {
+                format!(
+                    "There is no tool named {}; there are {}",
+                    quoted(name),
+                    self.names().join(", ")
+                )
+            })
     }
 }
 
-const CURRENT_TIME: &str = "current_time";
-pub(crate) fn specs() -> Vec<ToolSpec> {
-    vec![ToolSpec {
-        name: CURRENT_TIME.to_owned(),
-        description: "Tells the present date and time in UTC.".to_owned(),
-        parameters: r#"{"type":"object","properties":{}}"#.to_owned(),
-    }]
-}
-
-/// Runs a tool by name. A panic inside becomes an error result that the model can read.
-pub(crate) async fn run(
-    name: String,
-    arguments: String,
-    clock: Arc<dyn Clock>,
-    harness: Harness,
-) -> ToolResult {
-    let ran = tokio::task::spawn_blocking(move || {
-        gate_blocking!(harness, ToolRunning);
-        call(&name, &arguments, clock.as_ref())
-    })
-    .await;
-    ran.unwrap_or_else(|error| {
-        tracing::error!(%error, "a tool panicked");
-        ToolResult {
-            outcome: ToolOutcome::Failed {
-                message: "the tool failed with a bug of its own".into(),
-            },
-            effect: Effect::Unknown,
+impl Tool {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::CurrentTime => "current_time",
+            Self::ListFiles => "list_files",
+            Self::ReadFile => "read_file",
+            Self::WriteFile => "write_file",
+            #[cfg(any(test, feature = "gates"))]
+            Self::Panic => "panic_tool",
         }
-    })
+    }
+
+    const fn description(self) -> &'static str {
+        match self {
+            Self::CurrentTime => "Tells the present date and time in UTC.",
+            Self::ListFiles => {
+                "Lists the files and folders in the folder that the user chose for this conversation, or in one below \
+                 it. Links are named and not followed."
+            }
+            Self::ReadFile => {
+                "Reads a text file below the folder that the user chose. Of a long one only the beginning and the end \
+                 are given; from_line and lines give the rest."
+            }
+            Self::WriteFile => {
+                "Writes a text file below the folder that the user chose, new or in place of what it held. The user \
+                 is shown the change and may refuse it."
+            }
+            #[cfg(any(test, feature = "gates"))]
+            Self::Panic => "Panics.",
+        }
+    }
+
+    const fn fields(self) -> &'static [Field] {
+        match self {
+            Self::CurrentTime => &[],
+            Self::ListFiles => list::FIELDS,
+            Self::ReadFile => read::FIELDS,
+            Self::WriteFile => write::FIELDS,
+            #[cfg(any(test, feature = "gates"))]
+            Self::Panic => &[],
+        }
+    }
+
+    const fn changes_something(self) -> bool {
+        match self {
+            Self::CurrentTime | Self::ListFiles | Self::ReadFile => false,
+            Self::WriteFile => true,
+            #[cfg(any(test, feature = "gates"))]
+            Self::Panic => false,
+        }
+    }
 }
 
-fn call(name: &str, _arguments: &str, clock: &dyn Clock) -> ToolResult {
-    let outcome = match name {
-        CURRENT_TIME => ToolOutcome::Succeeded {
-            output: rfc3339(clock.wall()),
-        },
-        _ => ToolOutcome::Failed {
-            message: format!("there is no tool named {name:?}"),
-        },
-    };
+impl fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Toolbox").field(&self.names()).finish()
+    }
+}
+
+/// Without the files' content, which is nothing for a log.
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Prepared")
+    }
+}
+
+const BUG: &str = "The tool failed with a bug of its own";
+
+fn refused(message: String) -> ToolResult {
     ToolResult {
-        outcome,
+        outcome: ToolOutcome::Failed { message },
         effect: Effect::None,
     }
 }
 
-/// A time as RFC 3339 in UTC, to the second. Days to date by Howard Hinnant's `civil_from_days`.
-fn rfc3339(at: Timestamp) -> String {
-    let seconds = at.millis().div_euclid(1_000);
-    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let of_era = z.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        of_day / 3_600,
-        of_day / 60 % 60,
-        of_day % 60
-    )
+/// The arguments of a tool that takes none.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// Whether somebody still waits for a run: what blocks a thread cannot be dropped, only asked to stop.
+#[derive(Clone)]
+struct Wanted(Arc<AtomicBool>);
+
+impl Wanted {
+    fn new() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    fn still(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+struct GiveUp(Wanted);
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Release);
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_read_as_rfc_3339() {
-        for (ms, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400_000, "2000-02-29T00:00:00Z"),
-            (1_795_977_599_999, "2026-11-29T18:39:59Z"),
-            (-1, "1969-12-31T23:59:59Z"),
-        ] {
-            assert_eq!(rfc3339(Timestamp::from_millis(ms)), text);
-        }
-    }
-}
+mod tests;

@@ -105,7 +105,8 @@ pub(crate) struct TurnEnd {
 /// Not cancel safe: a dropped turn has no end of its own, and its owner records it as aborted. Use [`Cancel`].
 #[tracing::instrument(skip_all, fields(session = %cx.session, turn = %cx.turn))]
 pub(crate) async fn run(cx: TurnCx) -> TurnEnd {
-    let toolbox = Toolbox::new(Arc::clone(&cx.clock), cx.folder.as_ref().map(PathBuf::from));
+    let folder = cx.folder.as_ref().map(PathBuf::from);
+    let toolbox = Toolbox::new(Arc::clone(&cx.clock), folder).held_by(cx.harness.clone());
     let names = toolbox.names();
     let rules = Rules {
         candidates: cx.candidates.iter().map(|c| c.model.clone()).collect(),
@@ -522,7 +523,6 @@ impl Driver {
         let prepared = self.prepared.remove(&item);
         let changes = toolbox.changes_something(&name);
         let changing = Arc::clone(&self.changing);
-        let harness = self.cx.harness.clone();
         self.tools.spawn(async move {
             // One change after the other: what the second one does may depend on the first.
             let _turn = match changes {
@@ -530,7 +530,6 @@ impl Driver {
                 false => None,
             };
             // A task of its own, so that a panicking tool is an error result and not the end of the turn.
-            gate!(harness, ToolRunning);
             (
                 item,
                 Done::Ran(toolbox.run(name, arguments, prepared).await),
@@ -636,7 +635,7 @@ impl Driver {
                     }];
                 }
                 News::Tool(Err(error)) => {
-                    // `tools::run` catches a tool's panic; this is the runtime going away.
+                    // `Toolbox::run` catches a tool's panic; this is the runtime going away.
                     tracing::error!(%error, "a tool's task was lost");
                     return vec![Input::Cancelled(Cause::StorageFailed)];
                 }

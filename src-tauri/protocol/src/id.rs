@@ -260,6 +260,63 @@ impl Timestamp {
         let ms = self.0.saturating_sub(earlier.0);
         if ms > 0 { ms as u64 } else { 0 }
     }
+
+    /// The date and time of day in UTC, in the proleptic Gregorian calendar.
+    ///
+    /// Years are counted from March, so that the leap day is the last of its year; 400 of them are one era of 146,097 days.
+    pub const fn civil(self) -> Civil {
+        let seconds = self.0.div_euclid(1_000);
+        let of_day = seconds.rem_euclid(86_400);
+        let days = seconds.div_euclid(86_400) + 719_468;
+        let era = days.div_euclid(146_097);
+        let of_era = days.rem_euclid(146_097);
+        let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * of_year + 2) / 153;
+        let month = if month_from_march < 10 {
+            month_from_march + 3
+        } else {
+            month_from_march - 9
+        };
+        Civil {
+            year: year_of_era + era * 400 + (month <= 2) as i64,
+            month: month as u8,
+            day: (of_year - (153 * month_from_march + 2) / 5 + 1) as u8,
+            hour: (of_day / 3_600) as u8,
+            minute: (of_day / 60 % 60) as u8,
+            second: (of_day % 60) as u8,
+        }
+    }
+
+    /// RFC 3339 in UTC, to the second: "2026-11-29T18:39:59Z".
+    pub fn rfc3339(self) -> String {
+        let Civil {
+            year,
+            month,
+            day,
+            hour,
+            minute,
+            second,
+        } = self.civil();
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    }
+}
+
+/// A [`Timestamp`] taken apart as people write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Civil {
+    /// 1970 is 1970; 0 is the year before 1.
+    pub year: i64,
+    /// 1 to 12.
+    pub month: u8,
+    /// 1 to 31.
+    pub day: u8,
+    /// 0 to 23.
+    pub hour: u8,
+    /// 0 to 59.
+    pub minute: u8,
+    /// 0 to 59.
+    pub second: u8,
 }
 
 /// One append-only list of events.

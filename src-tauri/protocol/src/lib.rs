@@ -7,13 +7,13 @@
 
 mod id;
 
-mod approval;
 mod event;
 mod outcome;
 
 mod op;
 mod report;
 
+mod approval;
 mod attach;
 mod door;
 mod status;

@@ -1,7 +1,7 @@
 //! States, ends and times in words.
 
 use protocol::{
-    CancelledBy, InterruptedWhy, ModelRef, OutcomeKind, Phase, SessionState, StopReason, Timestamp,
+    CancelledBy, Civil, InterruptedWhy, ModelRef, OutcomeKind, Phase, SessionState, StopReason, Timestamp,
     TurnOutcome,
 };
 
@@ -83,10 +83,14 @@ pub(super) fn model(model: &ModelRef) -> String {
 
 /// A date and time a person can read.
 pub(super) fn time(at: Timestamp) -> String {
-    let seconds = at.millis().div_euclid(1_000);
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = date(days);
-    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    let Civil {
+        year,
+        month,
+        day,
+        hour,
+        minute,
+        second: _,
+    } = at.civil();
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
@@ -106,26 +110,6 @@ const fn kind(outcome: OutcomeKind) -> &'static str {
         OutcomeKind::Cancelled => "cancelled",
         OutcomeKind::Interrupted => "interrupted",
     }
-}
-
-/// Days since 1970 as a date of the proleptic Gregorian calendar. Years are counted from March, so that the leap day
-/// is the last of its year; 400 of them are one era of 146,097 days.
-const fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = year_of_era + era * 400 + (month <= 2) as i64;
-    (year, month, day)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use protocol::{Failure, ItemBody, ItemId, ToolOutcome, ToolState, TurnId, TurnView};
 
 use super::machine::Compaction;
-use crate::{context, gateway::Message, tools::SMALL_RESULT_CHARS};
+use crate::{context, gateway::Message, tools::FLOOR_CHARS};
 
 /// The longest conversation that is sent to be summed up, in bytes, when the server did not say how much it takes.
 const SOURCE_BYTES: usize = 8 * 1024;
@@ -60,7 +60,7 @@ fn is_bulky(body: &ItemBody) -> bool {
                     ..
                 },
             ..
-        } => output.chars().count() > SMALL_RESULT_CHARS,
+        } => output.chars().count() > FLOOR_CHARS,
         ItemBody::ToolCall { .. }
         | ItemBody::UserMessage { .. }
         | ItemBody::Text { .. }
