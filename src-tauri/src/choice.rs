@@ -165,6 +165,7 @@ async fn keep(
         num_ctx: None,
         keep_alive: None,
         think: Think::default(),
+        limits: None,
     };
     let op = Op::AddProvider {
         provider: provider.clone(),
@@ -262,6 +263,7 @@ mod tests {
             num_ctx: None,
             keep_alive: None,
             think: Think::default(),
+            limits: None,
         }
     }
 
@@ -270,6 +272,9 @@ mod tests {
             sessions: vec![],
             providers,
             last_model: None,
+            limits: None,
+            fallbacks: Vec::new(),
+            salvages: Vec::new(),
             as_of: Cursor::at_start(LogId::from_bits(1)),
         }
     }

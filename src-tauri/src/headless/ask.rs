@@ -245,6 +245,7 @@ impl Conversation {
                 session,
                 model,
                 text: prompt,
+                folder: None,
             }
         };
         let receipt = engine.submit(engine.mint_op(), op).await?;
@@ -313,6 +314,7 @@ impl Conversation {
                     ErrorCode::UnknownEpoch
                     | ErrorCode::TurnActive
                     | ErrorCode::StaleHead
+                    | ErrorCode::AlreadyResolved { .. }
                     | ErrorCode::OpIdConflict
                     | ErrorCode::NotFound
                     | ErrorCode::Gone
@@ -511,14 +513,23 @@ impl Answer {
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
+            | EventBody::SessionAsked { .. }
+            | EventBody::SessionAnswered { .. }
             | EventBody::SessionBinned { .. }
             | EventBody::SessionUnbinned { .. }
             | EventBody::ProviderAdded { .. }
             | EventBody::ProviderChanged { .. }
             | EventBody::ProviderRemoved { .. }
+            | EventBody::TimeLimitsChanged { .. }
+            | EventBody::FallbacksChosen { .. }
+            | EventBody::LogSalvaged { .. }
             | EventBody::SessionStarted { .. }
             | EventBody::SessionRenamed { .. }
             | EventBody::ModelChosen { .. }
+            | EventBody::FolderChosen { .. }
+            | EventBody::ApprovalRequested { .. }
+            | EventBody::ApprovalResolved { .. }
+            | EventBody::HistoryCompacted { .. }
             | EventBody::UserMessageAdded { .. }
             | EventBody::TurnStarted { .. }
             | EventBody::StepStarted { .. }
@@ -541,6 +552,7 @@ impl Answer {
                 ItemBody::Text { part, text, .. } => self.text(item.item, *part, 0, text).await,
                 ItemBody::UserMessage { .. }
                 | ItemBody::ToolCall { .. }
+                | ItemBody::Compacted { .. }
                 | ItemBody::Unsupported { .. } => {}
             }
         }
@@ -558,6 +570,8 @@ impl Answer {
             | Phase::ReadingPrompt { .. }
             | Phase::CallingTool { .. }
             | Phase::RunningTool { .. }
+            | Phase::Asking { .. }
+            | Phase::Compacting
             | Phase::Retrying { .. }
             // Whoever pressed Ctrl-C has been told.
             | Phase::NotSaving { .. } => true,

@@ -86,6 +86,9 @@ mod tests {
             ],
             providers: vec![],
             last_model: None,
+            limits: None,
+            fallbacks: Vec::new(),
+            salvages: Vec::new(),
             as_of: Cursor::at_start(LogId::from_bits(1)),
         };
         let found = |word: &str| session(&library, word).map(|found| found.session.bits());

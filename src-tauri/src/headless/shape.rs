@@ -147,7 +147,7 @@ const fn is_false(value: &bool) -> bool {
 #[cfg(test)]
 mod tests {
     use protocol::{
-        Cursor, EventBody, InterruptedWhy, ItemBody, ItemId, ItemView, LogId, OpId, OutcomeKind,
+        Cursor, EventBody, InterruptedWhy, ItemBody, ItemId, ItemView, LogId, MessagePurpose, OpId, OutcomeKind,
         Part, ProviderId, Seq, SessionState, TurnId, TurnOutcome,
     };
 
@@ -205,6 +205,7 @@ mod tests {
             title: "T".to_owned(),
             origin: Origin::Conversation,
             model: Some(model()),
+            folder: None,
             turns: vec![TurnView {
                 turn: TurnId::FIRST,
                 model: model(),
@@ -215,6 +216,7 @@ mod tests {
                         ItemBody::UserMessage {
                             text: "hi".to_owned(),
                             op: OpId::from_bits(2),
+                            purpose: MessagePurpose::Said,
                         },
                     ),
                     item(

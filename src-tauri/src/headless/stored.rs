@@ -200,6 +200,13 @@ fn paragraph(text: &mut String, turn: &TurnView, item: &ItemView) {
             state,
             ..
         } => writeln!(text, "[{name} {arguments}: {}]\n", tool_state(state)),
+        ItemBody::Compacted {
+            summary, set_aside, ..
+        } => writeln!(
+            text,
+            "[the model goes on from a summary; {} results left out]\n{summary}\n",
+            set_aside.len()
+        ),
         ItemBody::Unsupported {
             original_kind: kind,
         } => {

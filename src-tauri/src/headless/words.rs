@@ -1,8 +1,8 @@
 //! States, ends and times in words.
 
 use protocol::{
-    CancelledBy, Civil, InterruptedWhy, ModelRef, OutcomeKind, Phase, SessionState, StopReason, Timestamp,
-    TurnOutcome,
+    CancelledBy, Civil, InterruptedWhy, ModelRef, OutcomeKind, Phase, SessionState, StopReason,
+    Timestamp, TurnOutcome,
 };
 
 /// What a turn is doing; nothing when there is nothing to say.
@@ -17,6 +17,8 @@ pub(super) fn phase(phase: &Phase) -> Option<String> {
         Phase::Writing => Some("writing".to_owned()),
         Phase::CallingTool { name, .. } => Some(format!("asking for {name}")),
         Phase::RunningTool { name } => Some(format!("running {name}")),
+        Phase::Asking { .. } => Some("waiting for your word".to_owned()),
+        Phase::Compacting => Some("summing up the conversation to make room".to_owned()),
         Phase::Retrying {
             attempt,
             of,
@@ -67,6 +69,7 @@ pub(super) const fn state(state: SessionState) -> &'static str {
     match state {
         SessionState::Empty => "empty",
         SessionState::Running { .. } => "running",
+        SessionState::Asking { .. } => "asking",
         SessionState::Ended { outcome } => kind(outcome),
     }
 }
