@@ -354,29 +354,33 @@ mod unix {
     #[tokio::test]
     async fn a_link_swapped_in_at_any_moment_never_leads_out() {
         let place = place();
-        place.has("sub/secret.txt", "inside");
+        place.has("real/secret.txt", "inside");
+        symlink("real", place.path("sub")).unwrap();
         let stop = Wanted::new();
-        let (at, aside) = (place.path("sub"), place.path("aside"));
+        let (at, next) = (place.path("sub"), place.path("next"));
         let swapping = std::thread::spawn({
             let stop = stop.clone();
             move || {
-                while stop.still() {
-                    fs::rename(&at, &aside).unwrap();
-                    symlink("../outside", &at).unwrap();
-                    fs::remove_file(&at).unwrap();
-                    // A write may just have made a folder of that name.
-                    while fs::rename(&aside, &at).is_err() {
-                        fs::remove_dir_all(&at).unwrap();
+                for target in ["../outside", "real"].iter().cycle() {
+                    if !stop.still() {
+                        break;
                     }
+                    symlink(target, &next).unwrap();
+                    fs::rename(&next, &at).unwrap();
                 }
             }
         });
-        for _ in 0..300 {
+        for n in 0..300 {
             if let Ok(text) = place.read("sub/secret.txt").await {
                 assert_eq!(text, "inside");
             }
-            if let Ok(prepared) = place.prepare("sub/new.txt", "x").await {
-                place.carry_out(prepared).await;
+            if let Ok(prepared) = place.prepare(&format!("sub/{n}.txt"), "x").await {
+                let effect = place.carry_out(prepared).await.effect;
+                assert_eq!(
+                    effect,
+                    Effect::Committed,
+                    "shown free of links, so nothing came between"
+                );
             }
         }
         drop(GiveUp(stop));
