@@ -35,7 +35,9 @@ pub(crate) async fn hello(door: TheDoor<'_>, window: WebviewWindow, body: String
 #[tauri::command]
 pub(crate) async fn attach(door: TheDoor<'_>, body: String) -> Answer {
     answer(&door, &body, |engine, args: AttachArgs| async move {
-        engine.attach(args.page, args.stream, args.cursor).await
+        engine
+            .attach(args.page, args.stream, args.cursor, args.why)
+            .await
     })
     .await
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Engine;
 use protocol::{
-    Attached, Batch, Cursor, Epoch, ErrorReport, LibraryPage, Op, OpId, PROTOCOL, PageId,
-    PollRequest, Receipt, SessionId, StreamId, TranscriptPage, TurnId, Welcome,
+    AttachReason, Attached, Batch, Cursor, Epoch, ErrorReport, LibraryPage, Op, OpId, PROTOCOL,
+    PageId, PollRequest, Receipt, SessionId, StreamId, TranscriptPage, TurnId, Welcome,
 };
 
 use crate::child::Child;
@@ -94,7 +94,7 @@ impl Line {
         cursor: Option<Cursor>,
     ) -> Result<Attached, Missed> {
         call!(self,
-            engine => engine.attach(page, stream, cursor).await,
+            engine => engine.attach(page, stream, cursor, AttachReason::Open).await,
             child => child.attach(page, stream, cursor))
     }
 

@@ -15,10 +15,10 @@ use std::{
 };
 
 use protocol::{
-    AttachMode, Attached, Batch, Boot, Cursor, Dialect, Epoch, ErrorCode, ErrorReport, EventBody,
-    Failure, FailureCode, InterruptedWhy, LibraryPage, LogId, Op, OpId, PROTOCOL, Page, PageId,
-    Phase, PollRequest, ProbeReport, Provider, ProviderId, Receipt, ResetReason, SessionId, Status,
-    StreamId, TimeLimits, TranscriptPage, TurnId, Welcome,
+    AttachMode, AttachReason, Attached, Batch, Boot, Counted, Cursor, Dialect, Epoch, ErrorCode,
+    ErrorReport, EventBody, Failure, FailureCode, HealthReport, InterruptedWhy, LibraryPage, LogId,
+    Op, OpId, PROTOCOL, Page, PageId, Phase, PollRequest, ProbeReport, Provider, ProviderId,
+    Receipt, ResetReason, SessionId, Status, StreamId, TimeLimits, TranscriptPage, TurnId, Welcome,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
@@ -29,6 +29,7 @@ use crate::{
     clock::{Clock, SystemClock},
     gate::gate,
     gateway::{Gateway, Keys, NoKeys},
+    health::Health,
     lock::FolderLock,
     log::{
         Append, Commit, Derived, Durability, EventLog, LogCounters, OpDigest, OpStamp, OpenError,
@@ -118,7 +119,8 @@ pub(crate) struct Shared {
     pub(crate) statuses: Arc<StatusBoard>,
     pub(crate) shelf: Shelf,
     pub(crate) mint: Mint,
-    pub(crate) backstops: AtomicU64,
+    pub(crate) health: Arc<Health>,
+    data_dir: PathBuf,
     running: watch::Sender<HashMap<SessionId, (TurnId, Cancel)>>,
     closing: watch::Sender<Closing>,
 }
@@ -191,11 +193,13 @@ impl Engine {
         let gateway = Gateway::new(Arc::clone(&clock), keys)
             .map_err(|e| OpenError::Gateway(e.to_string()))?
             .held_by(harness.clone());
+        let health = Arc::new(Health::new(clock.wall()));
         let log_clock = Arc::clone(&clock);
+        let log_dir = data_dir.clone();
         let log_harness = harness.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            let lock = FolderLock::take(&data_dir)?;
-            let log = EventLog::open(&data_dir, log_clock, boot, log_harness)?;
+            let lock = FolderLock::take(&log_dir)?;
+            let log = EventLog::open(&log_dir, log_clock, boot, log_harness)?;
             Ok::<_, OpenError>((lock, log))
         });
         let (lock, log) = opened
@@ -211,7 +215,8 @@ impl Engine {
             limits,
             harness: harness.clone(),
             tracker: TaskTracker::new(),
-            backstops: AtomicU64::new(0),
+            health,
+            data_dir,
             running: watch::channel(HashMap::new()).0,
             closing: watch::channel(Closing::No).0,
             mint,
@@ -271,7 +276,7 @@ impl Engine {
     /// What was counted so far.
     pub fn counters(&self) -> Counters {
         Counters {
-            backstops: self.shared().backstops.load(Ordering::Relaxed),
+            backstops: self.shared().health.of(Counted::Backstop),
             log: self.shared().log.counters(),
             attachments_now: self.0.attachments.count(),
             parked_now: self.0.parked.load(Ordering::Relaxed),
@@ -279,6 +284,30 @@ impl Engine {
             attach_ok: self.0.attach_ok.load(Ordering::Relaxed),
             events_served: self.0.events_served.load(Ordering::Relaxed),
         }
+    }
+
+    /// How the engine is doing.
+    ///
+    /// # Errors
+    /// `StorageFailed`.
+    pub async fn health(&self) -> Result<HealthReport, ErrorReport> {
+        let shared = self.shared();
+        let salvages = self.library().await?.salvages;
+        let counts = Counted::ALL
+            .iter()
+            .map(|what| (*what, shared.health.of(*what)));
+        Ok(HealthReport {
+            boot: self.boot(),
+            started_at: shared.health.started_at,
+            data_dir: shared.data_dir.display().to_string(),
+            database_bytes: 0,
+            free_bytes: None,
+            running_turns: self.running_turns() as u64,
+            attachments: self.0.attachments.count() as u64,
+            counts: counts.collect(),
+            last_backup: None,
+            salvages,
+        })
     }
 
     // Attach and poll.
@@ -306,7 +335,7 @@ impl Engine {
         })
     }
 
-    /// Begins to follow a stream.
+    /// Begins to follow a stream; `why` is only counted.
     ///
     /// # Errors
     /// `Superseded`, `NotFound`, `StorageFailed`, `ShuttingDown`.
@@ -318,7 +347,9 @@ impl Engine {
         page: PageId,
         stream: StreamId,
         cursor: Option<Cursor>,
+        why: AttachReason,
     ) -> Result<Attached, ErrorReport> {
+        self.shared().health.attached(why);
         self.0.attach_arrived.fetch_add(1, Ordering::Relaxed);
         self.0.attachments.admits(page)?;
         if *self.shared().closing.borrow() == Closing::Ended {
@@ -551,6 +582,18 @@ impl Engine {
     /// An accepted op goes on when the caller is gone.
     #[tracing::instrument(skip_all, fields(%op_id), err(level = "debug"))]
     pub async fn submit(&self, op_id: OpId, op: Op) -> Result<Receipt, ErrorReport> {
+        let answer = self.apply(op_id, op).await;
+        if let Err(ErrorReport {
+            code: ErrorCode::OpIdConflict,
+            ..
+        }) = &answer
+        {
+            self.shared().health.count(Counted::OpIdConflict);
+        }
+        answer
+    }
+
+    async fn apply(&self, op_id: OpId, op: Op) -> Result<Receipt, ErrorReport> {
         if self.shared().is_closing() {
             return Err(shutting_down());
         }

@@ -22,6 +22,7 @@ mod tools;
 
 mod attach;
 mod engine;
+mod health;
 mod reader;
 mod shelf;
 mod status;

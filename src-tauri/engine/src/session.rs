@@ -5,13 +5,7 @@
 //! the turn's end arrives as a value, and if its sender is dropped without one, that is recorded as `Aborted` and counted.
 //! What could not be written is kept and tried again; the session says so meanwhile.
 
-use std::{
-    collections::VecDeque,
-    panic::AssertUnwindSafe,
-    path::Path,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::VecDeque, panic::AssertUnwindSafe, path::Path, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use protocol::{
@@ -281,6 +275,12 @@ impl Session {
             });
         }
         let in_session = !bodies.is_empty();
+        // Text is most of what there is, and says nothing about how the engine is doing.
+        let news: Vec<(TurnId, EventBody)> = bodies
+            .iter()
+            .filter(|(_, body)| !matches!(body, EventBody::TextAppended { .. }))
+            .filter_map(|(turn, body)| Some(((*turn)?, body.clone())))
+            .collect();
         let mut appends: Vec<Append> = bodies
             .into_iter()
             .map(|(turn, body)| Append { stream, turn, body })
@@ -322,7 +322,10 @@ impl Session {
             }
             Some(_) => self.head = head,
             // The op had run before, or wrote elsewhere only.
-            None => {}
+            None => return Ok(committed.receipt.unwrap_or(receipt)),
+        }
+        for (turn, body) in &news {
+            self.shared.health.committed(self.id, *turn, body);
         }
         Ok(committed.receipt.unwrap_or(receipt))
     }
@@ -367,7 +370,6 @@ impl Session {
             }
         }
         let end = end.unwrap_or_else(|| {
-            self.shared.backstops.fetch_add(1, Ordering::Relaxed);
             tracing::error!(session = %self.id, %turn, "a turn ended without an outcome");
             let failure = Failure {
                 code: FailureCode::Aborted,
@@ -1120,6 +1122,7 @@ impl Session {
             ceiling,
             answers,
             folder: self.head.folder.clone(),
+            health: Arc::clone(&shared.health),
             allowed: self.head.allowed.clone(),
             cancel,
             cancelled,

@@ -21,7 +21,7 @@ use std::{
     },
 };
 
-use protocol::{Effect, Intent, ToolOutcome};
+use protocol::{Counted, Effect, Intent, ToolOutcome};
 use serde::Deserialize;
 
 pub(crate) use bound::FLOOR_CHARS;
@@ -30,13 +30,14 @@ use self::{
     arguments::{Field, parse, quoted, schema},
     folder::Folder,
 };
-use crate::{Harness, clock::Clock, gate::gate_blocking, gateway::ToolSpec};
+use crate::{Harness, clock::Clock, gate::gate_blocking, gateway::ToolSpec, health::Health};
 
 /// The tools a session's turns may use: always the current time; with a folder, also files below it.
 #[derive(Clone)]
 pub(crate) struct Toolbox {
     clock: Arc<dyn Clock>,
     folder: Option<Arc<Path>>,
+    health: Option<Arc<Health>>,
     harness: Harness,
     #[cfg(any(test, feature = "gates"))]
     panics: bool,
@@ -73,10 +74,17 @@ impl Toolbox {
         Self {
             clock,
             folder: folder.map(Arc::from),
+            health: None,
             harness: Harness::default(),
             #[cfg(any(test, feature = "gates"))]
             panics: false,
         }
+    }
+
+    /// With the place where panics are counted.
+    pub(crate) fn counted_by(mut self, health: Arc<Health>) -> Self {
+        self.health = Some(health);
+        self
     }
 
     /// With the gates and the missing guard of a test.
@@ -141,8 +149,15 @@ impl Toolbox {
             Ok(prepared) => prepared.map(Some),
             Err(error) => {
                 tracing::error!(%error, tool = tool.name(), "a tool panicked while it looked what it would do");
+                self.count_panic();
                 Err(BUG.to_owned())
             }
+        }
+    }
+
+    fn count_panic(&self) {
+        if let Some(health) = &self.health {
+            health.count(Counted::ToolPanicked);
         }
     }
 
@@ -171,6 +186,7 @@ impl Toolbox {
         .await;
         ran.unwrap_or_else(|error| {
             tracing::error!(%error, tool = tool.name(), "a tool panicked");
+            self.count_panic();
             ToolResult {
                 outcome: ToolOutcome::Failed {
                     message: BUG.to_owned(),

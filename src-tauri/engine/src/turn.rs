@@ -30,6 +30,7 @@ use crate::{
     context,
     gate::gate,
     gateway::{AttemptError, Gateway, Limits, ModelEvent, ModelRequest, Retry, StepEnd},
+    health::Health,
     log::{PageLimit, ReadError, Reads},
     mutant::mutated,
     session::{NotRecorded, Recorder},
@@ -74,6 +75,7 @@ pub(crate) struct TurnCx {
     pub(crate) phase: PhaseSetter,
     pub(crate) tracker: TaskTracker,
     pub(crate) jitter: u64,
+    pub(crate) health: Arc<Health>,
     pub(crate) harness: Harness,
 }
 
@@ -106,7 +108,9 @@ pub(crate) struct TurnEnd {
 #[tracing::instrument(skip_all, fields(session = %cx.session, turn = %cx.turn))]
 pub(crate) async fn run(cx: TurnCx) -> TurnEnd {
     let folder = cx.folder.as_ref().map(PathBuf::from);
-    let toolbox = Toolbox::new(Arc::clone(&cx.clock), folder).held_by(cx.harness.clone());
+    let toolbox = Toolbox::new(Arc::clone(&cx.clock), folder)
+        .held_by(cx.harness.clone())
+        .counted_by(Arc::clone(&cx.health));
     let names = toolbox.names();
     let rules = Rules {
         candidates: cx.candidates.iter().map(|c| c.model.clone()).collect(),

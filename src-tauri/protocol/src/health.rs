@@ -47,14 +47,14 @@ pub enum Counted {
     FailedRead,
     /// A conversation was summed up to fit its model.
     Compaction,
+    /// The disk was found to be filling up.
+    LowRoom,
     /// A window attached again because it had missed something.
     Gap,
     /// A window attached again because the engine told it to begin anew.
     Reset,
     /// A window attached again because an answer did not come.
     LostAnswer,
-    /// An answer came too late and was not used.
-    DeclinedAnswer,
     /// An op id came twice with different content.
     OpIdConflict,
 }
@@ -74,10 +74,10 @@ impl Counted {
         Self::FailedWrite,
         Self::FailedRead,
         Self::Compaction,
+        Self::LowRoom,
         Self::Gap,
         Self::Reset,
         Self::LostAnswer,
-        Self::DeclinedAnswer,
         Self::OpIdConflict,
     ];
 
@@ -91,10 +91,10 @@ impl Counted {
             | Self::Cancelled
             | Self::SlowWrite
             | Self::Compaction
+            | Self::LowRoom
             | Self::Gap
             | Self::Reset
-            | Self::LostAnswer
-            | Self::DeclinedAnswer => false,
+            | Self::LostAnswer => false,
             Self::Panicked
             | Self::Backstop
             | Self::ToolPanicked

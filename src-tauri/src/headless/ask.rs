@@ -14,8 +14,8 @@ use std::{
 
 use engine::{Config, Engine};
 use protocol::{
-    Admission, AttachMode, Attached, Batch, Cursor, Epoch, ErrorCode, ErrorReport, Event,
-    EventBody, InterruptedWhy, ItemBody, ItemId, Op, PROTOCOL, Page, PageId, Part, Phase,
+    Admission, AttachMode, AttachReason, Attached, Batch, Cursor, Epoch, ErrorCode, ErrorReport,
+    Event, EventBody, InterruptedWhy, ItemBody, ItemId, Op, PROTOCOL, Page, PageId, Part, Phase,
     PollRequest, SessionId, Status, StreamId, TranscriptPage, TurnId, TurnOutcome,
 };
 use tokio::{task::JoinSet, time::Sleep};
@@ -222,7 +222,14 @@ impl Conversation {
                 let library = engine.library().await?;
                 let session = lookup::session(&library, word)?.session;
                 let stream = StreamId::Session(session);
-                (session, Some(engine.attach(page, stream, None).await?))
+                (
+                    session,
+                    Some(
+                        engine
+                            .attach(page, stream, None, AttachReason::Open)
+                            .await?,
+                    ),
+                )
             }
             None => (engine.mint_session(), None),
         };
@@ -259,7 +266,9 @@ impl Conversation {
             None => {
                 let start = Cursor::at_start(welcome.log);
                 let stream = StreamId::Session(session);
-                let attached = engine.attach(page, stream, Some(start)).await?;
+                let attached = engine
+                    .attach(page, stream, Some(start), AttachReason::Open)
+                    .await?;
                 Following::of(&attached, Some(start), &mut answer).await
             }
         };
@@ -338,7 +347,10 @@ impl Conversation {
     ) -> Result<(), Refused> {
         let cursor = Some(following.cursor);
         let stream = StreamId::Session(session);
-        let attached = self.engine.attach(page, stream, cursor).await?;
+        let attached = self
+            .engine
+            .attach(page, stream, cursor, AttachReason::Gap)
+            .await?;
         *following = Following::of(&attached, cursor, answer).await;
         Ok(())
     }

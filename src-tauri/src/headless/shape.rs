@@ -147,8 +147,8 @@ const fn is_false(value: &bool) -> bool {
 #[cfg(test)]
 mod tests {
     use protocol::{
-        Cursor, EventBody, InterruptedWhy, ItemBody, ItemId, ItemView, LogId, MessagePurpose, OpId, OutcomeKind,
-        Part, ProviderId, Seq, SessionState, TurnId, TurnOutcome,
+        Cursor, EventBody, InterruptedWhy, ItemBody, ItemId, ItemView, LogId, MessagePurpose, OpId,
+        OutcomeKind, Part, ProviderId, Seq, SessionState, TurnId, TurnOutcome,
     };
 
     use super::*;

@@ -122,7 +122,7 @@ async fn answer(engine: &Engine, what: Asked) -> Result<Value, ErrorReport> {
             engine.hello(&window, hello.page, hello.protocol).map(value)
         }
         Asked::Attach(args) => engine
-            .attach(args.page, args.stream, args.cursor)
+            .attach(args.page, args.stream, args.cursor, args.why)
             .await
             .map(value),
         Asked::Poll(args) => engine.poll(args.request).await.map(value),
