@@ -17,6 +17,8 @@ mod killed;
 mod killed_at;
 mod recorded;
 
+mod mutants;
+
 mod cost;
 mod tidy;
 
