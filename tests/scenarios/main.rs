@@ -7,6 +7,10 @@
     clippy::indexing_slicing,
     reason = "a story whose assumptions are broken must stop"
 )]
+#![allow(
+    clippy::print_stdout,
+    reason = "a random story prints its seed, and the mutants their verdicts"
+)]
 
 mod asking;
 mod conversation;
