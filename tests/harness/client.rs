@@ -5,6 +5,7 @@
 //! Clients have the real clock unless told otherwise: their patience is not what most stories are about.
 
 use std::{
+    any::Any,
     collections::VecDeque,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -22,6 +23,7 @@ use protocol::{
 use tokio::{sync::Notify, task::JoinSet};
 use transcript::{
     AnswerError, Counters, Follow, Library, Link, LinkState, Next, Ticket, Transcript,
+    mutant::Mutant,
 };
 
 use crate::{
@@ -45,6 +47,37 @@ pub enum Fault {
     DoubleCall,
     /// The answer waits at a gate.
     HoldAnswer(String),
+    /// Nothing is asked; the answer to the call before comes once more.
+    AnswerBefore,
+    /// The first event of the answer is missing.
+    LoseFirstEvent,
+}
+
+/// An answer that can be spoilt.
+trait Answered: Clone + Send + Sync + 'static {
+    fn says_something(&self) -> bool;
+    fn lose_first_event(&mut self);
+}
+
+impl Answered for Attached {
+    fn says_something(&self) -> bool {
+        false
+    }
+
+    fn lose_first_event(&mut self) {
+        panic!("an attachment brings no events");
+    }
+}
+
+impl Answered for Batch {
+    fn says_something(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    fn lose_first_event(&mut self) {
+        assert!(self.events.len() > 1, "a hole needs something behind it");
+        self.events.remove(0);
+    }
 }
 
 /// Which calls a fault is for.
@@ -68,6 +101,12 @@ struct PageInner {
     clock: Arc<dyn Clock>,
     faults: Watched<VecDeque<(CallKind, Fault)>>,
     gates: Gates,
+    /// Requests that are out.
+    out: Watched<usize>,
+    /// The last batch with events that was answered.
+    last: Mutex<Option<Box<dyn Any + Send>>>,
+    /// The guard that its links lack.
+    mutant: Option<Mutant>,
 }
 
 impl Page {
@@ -78,6 +117,16 @@ impl Page {
 
     /// The same, whose patience is the test's.
     pub async fn load_with_clock(line: &Line, window: &str, clock: Arc<dyn Clock>) -> Self {
+        Self::load_lacking(line, window, clock, None).await
+    }
+
+    /// The same, with links that lack a guard.
+    pub async fn load_lacking(
+        line: &Line,
+        window: &str,
+        clock: Arc<dyn Clock>,
+        mutant: Option<Mutant>,
+    ) -> Self {
         let page = Self {
             inner: Arc::new(PageInner {
                 line: line.clone(),
@@ -86,6 +135,9 @@ impl Page {
                 clock,
                 faults: Watched::new(VecDeque::new()),
                 gates: Gates::default(),
+                out: Watched::new(0),
+                last: Mutex::new(None),
+                mutant,
             }),
         };
         line.hello(window, page.id())
@@ -108,7 +160,8 @@ impl Page {
         Ok(())
     }
 
-    fn id(&self) -> PageId {
+    /// Its nonce.
+    pub fn id(&self) -> PageId {
         *self.inner.id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -136,7 +189,19 @@ impl Page {
     /// # Errors
     /// What the engine says.
     pub async fn attach(&self, stream: StreamId) -> Result<Attached, ErrorReport> {
-        match self.inner.line.attach(self.id(), stream, None).await {
+        self.attach_at(stream, None).await
+    }
+
+    /// The same, at a cursor.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn attach_at(
+        &self,
+        stream: StreamId,
+        cursor: Option<Cursor>,
+    ) -> Result<Attached, ErrorReport> {
+        match self.inner.line.attach(self.id(), stream, cursor).await {
             Ok(attached) => Ok(attached),
             Err(Missed::Refused(report)) => Err(report),
             Err(Missed::Lost) => panic!("there is no engine to attach to"),
@@ -176,6 +241,17 @@ impl Page {
         self.inner.faults.change(VecDeque::clear);
     }
 
+    /// How many requests are out now.
+    pub fn requests_out(&self) -> usize {
+        self.inner.out.read(|out| *out)
+    }
+
+    /// Waits until fewer requests are out.
+    pub async fn until_fewer_out(&self, than: usize) {
+        let fewer = |out: &usize| (*out < than).then_some(());
+        self.inner.out.until("an answer", fewer).await;
+    }
+
     /// Waits until every fault has met its call.
     pub async fn until_faults_met(&self) {
         let met = |faults: &VecDeque<_>| faults.is_empty().then_some(());
@@ -192,12 +268,19 @@ impl Page {
         })
     }
 
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<Box<dyn Any + Send>>> {
+        self.inner
+            .last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn now_ms(&self) -> u64 {
         u64::try_from(self.inner.clock.monotonic().as_millis()).expect("tests are short")
     }
 
     /// Sends a call through the faulty line; how many answers come back is the line's business.
-    async fn through<T: Clone>(
+    async fn through<T: Answered>(
         self,
         kind: CallKind,
         call: impl AsyncFn(Line) -> Result<T, Missed>,
@@ -210,7 +293,25 @@ impl Page {
             })
         };
         match self.take_fault(kind) {
-            None => vec![heard(call(line).await)],
+            None => {
+                let answer = call(line).await;
+                if let Ok(answer) = &answer
+                    && answer.says_something()
+                {
+                    *self.last() = Some(Box::new(answer.clone()));
+                }
+                vec![heard(answer)]
+            }
+            Some(Fault::AnswerBefore) => {
+                let last = self.last();
+                let last = last.as_ref().and_then(|last| last.downcast_ref::<T>());
+                vec![Ok(last.expect("an answer of its kind came before").clone())]
+            }
+            Some(Fault::LoseFirstEvent) => {
+                let mut answer = heard(call(line).await);
+                answer.iter_mut().for_each(T::lose_first_event);
+                vec![answer]
+            }
             Some(Fault::LoseCall) => vec![],
             Some(Fault::LoseAnswer) => {
                 // What it said is what gets lost.
@@ -298,7 +399,7 @@ where
     fn new(page: Page, stream: StreamId, witness: Option<Witness>) -> Self {
         let seat = Arc::new(Seat {
             scene: Watched::new(Scene {
-                link: Link::new(stream, 1),
+                link: Link::new(stream, 1).with_mutant(page.inner.mutant),
                 draws: Vec::new(),
                 changes: 0,
                 contradictions: Vec::new(),
@@ -561,7 +662,14 @@ where
             seat.scene.change(|scene| scene.link.said_hello());
         }
         let now_ms = page.now_ms();
-        let timer = match seat.scene.change_quietly(|scene| scene.link.next(now_ms)) {
+        let next = seat.scene.change_quietly(|scene| {
+            let next = scene.link.next(now_ms);
+            if matches!(next, Next::Attach { .. } | Next::Poll { .. }) {
+                page.inner.out.change(|out| *out += 1);
+            }
+            next
+        });
+        let timer = match next {
             Next::Attach {
                 ticket,
                 stream,
@@ -609,6 +717,7 @@ where
     F: Follow + Draw + Look,
 {
     let now_ms = page.now_ms();
+    page.inner.out.change(|out| *out -= 1);
     seat.scene.change(|scene| {
         match answer {
             Answer::Attached(ticket, answers) => {

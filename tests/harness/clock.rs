@@ -112,6 +112,16 @@ impl TestClock {
         self.advance(wait);
     }
 
+    /// Waits until a timer is armed that fires within `limit`; how long it still has to run.
+    pub async fn until_armed_within(&self, limit: Duration) -> Duration {
+        self.time
+            .until(&format!("a timer that fires within {limit:?}"), |time| {
+                let first = time.remaining().first().copied();
+                first.filter(|wait| *wait <= limit)
+            })
+            .await
+    }
+
     /// Waits until no timer is armed.
     pub async fn until_no_timer(&self) {
         self.time

@@ -7,6 +7,10 @@
     clippy::indexing_slicing,
     reason = "a story whose assumptions are broken must stop"
 )]
+#![allow(
+    clippy::print_stdout,
+    reason = "a random story prints its seed, and the mutants their verdicts"
+)]
 
 mod asking;
 mod conversation;
@@ -16,6 +20,8 @@ mod following;
 mod killed;
 mod killed_at;
 mod recorded;
+
+mod mutants;
 
 mod cost;
 mod tidy;

@@ -28,10 +28,24 @@ macro_rules! mutated {
 
 pub(crate) use mutated;
 
-/// The guards that can be taken out of an engine.
 #[cfg(feature = "mutants")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mutant {
+macro_rules! mutants {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The guards that can be taken out of an engine.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Mutant {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Mutant {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+#[cfg(feature = "mutants")]
+mutants! {
     // The end of an answer.
     /// The end of the bytes passes for the end of the answer.
     EofIsDone,

@@ -779,8 +779,11 @@ impl Driver {
                 Err(mpsc::error::TryRecvError::Empty) => break,
                 Err(mpsc::error::TryRecvError::Disconnected) => {
                     // An end that asks for tools does not end the turn: the cancellation does.
-                    if !attempt.called {
-                        inputs.push(self.attempt_over().await);
+                    // Nor does a failure: what was decided first is what ended it.
+                    if !attempt.called
+                        && let ended @ Input::AttemptEnded(_) = self.attempt_over().await
+                    {
+                        inputs.push(ended);
                     }
                     break;
                 }

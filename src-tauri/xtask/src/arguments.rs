@@ -12,6 +12,8 @@ cargo xtask CHORE
                               format, clippy, native tests, the page, the app, tests in the real window;
                               --fast: the native part only, no WebKit needed
                               --real-model: also a conversation with a small real model server
+  mutants                     take out every guard, one at a time, and show which story turns red and how;
+                              `test` does the same among its native tests
   bundle [--debug] [--verify] a Debian package; --verify installs it, starts it and removes it again";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +76,7 @@ pub(crate) enum Chore {
     Ui(Profile),
     Run(RunArguments),
     Test(TestArguments),
+    Mutants,
     Bundle(BundleArguments),
 }
 
@@ -120,6 +123,7 @@ impl Chore {
                 model: flags.model("--real-model"),
                 building: flags.building(),
             }),
+            "mutants" => Self::Mutants,
             "bundle" => Self::Bundle(BundleArguments {
                 profile: flags.profile("--debug", Profile::Debug, Profile::Release),
                 verify: flags.take("--verify"),

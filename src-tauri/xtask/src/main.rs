@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         Chore::Ui(ui) => page::chore(&project, ui).map(|()| ExitCode::SUCCESS),
         Chore::Run(run) => run::chore(&project, &run),
         Chore::Test(test) => test::chore(&project, test).map(|()| ExitCode::SUCCESS),
+        Chore::Mutants => test::mutants().map(|()| ExitCode::SUCCESS),
         Chore::Bundle(bundle) => bundle::chore(&project, bundle).map(|()| ExitCode::SUCCESS),
     });
     match done {

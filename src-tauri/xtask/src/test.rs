@@ -85,6 +85,22 @@ pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
     Ok(())
 }
 
+/// `mutants`: takes every guard out, one at a time, and shows which story turns red and with which words.
+pub(crate) fn mutants() -> Result<()> {
+    let mut command = tool::cargo();
+    // The same packages as in `test`, so that nothing is compiled a second time with other features.
+    packages(command.arg("test"), &NATIVE).args([
+        "--test=scenarios",
+        "--",
+        "--nocapture",
+        "mutants::",
+    ]);
+    tool::run(
+        &mut command,
+        "a guard that nobody misses has no test, and a story that is red by itself proves nothing: read the verdicts above",
+    )
+}
+
 fn clippy(names: &[&str], more: &[&str]) -> Result<()> {
     let mut command = tool::cargo();
     packages(command.arg("clippy"), names)

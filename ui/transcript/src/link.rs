@@ -343,7 +343,10 @@ impl<F: Follow> Link<F> {
             let gives_up_ms = *asked
                 .gives_up_ms
                 .get_or_insert(now_ms.saturating_add(limit_ms));
-            if now_ms < gives_up_ms || mutated!(self, NoWaitLimit) {
+            if mutated!(self, NoWaitLimit) {
+                return Next::WaitUntil(gives_up_ms.max(now_ms.saturating_add(1_000)));
+            }
+            if now_ms < gives_up_ms {
                 return Next::WaitUntil(gives_up_ms);
             }
             self.asked = None;
@@ -530,7 +533,6 @@ impl<F: Follow> Link<F> {
         now_ms: u64,
     ) -> Heard<F::Change> {
         let proof = match attached.mode {
-            AttachMode::Reset(_) if mutated!(self, ResetsUncounted) => Proof::Usual,
             AttachMode::Resume | AttachMode::Fresh => Proof::Usual,
             AttachMode::Reset(_) => {
                 self.counters.resets += 1;
@@ -650,7 +652,6 @@ impl<F: Follow> Link<F> {
             return;
         };
         let reached = match &following.goal {
-            Goal::Stage(..) if mutated!(self, SwapAtFirstEvent) => true,
             Goal::Stage(staged, head) => staged.cursor().count() >= head.count(),
             Goal::CatchUp(head) => self
                 .shown

@@ -28,10 +28,24 @@ macro_rules! mutated {
 
 pub(crate) use mutated;
 
-/// The guards that can be taken out of a link.
 #[cfg(feature = "mutants")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mutant {
+macro_rules! mutants {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The guards that can be taken out of a link.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Mutant {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Mutant {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+#[cfg(feature = "mutants")]
+mutants! {
     /// An answer counts though it is not the one that is waited for.
     AnyAnswer,
     /// An answer counts though it is of another epoch.
@@ -40,12 +54,8 @@ pub enum Mutant {
     NoSeqDrop,
     /// An event is applied though others are missing before it.
     NoGapCheck,
-    /// A new transcript is shown before it is whole.
-    SwapAtFirstEvent,
     /// What is shown is thrown away before something else is there.
     ClearBeforeLoad,
-    /// Resets cost nothing of what repairs may cost.
-    ResetsUncounted,
     /// What was armed in sight fires out of sight.
     NoFireCheck,
     /// An answer may take for ever.

@@ -1,0 +1,679 @@
+//! The engine's guards.
+
+use std::{path::Path, time::Duration};
+
+use engine::{gate::Gate, mutant::Mutant};
+use protocol::{
+    Cursor, Dialect, ErrorCode, Event, EventBody, Op, OpId, Phase, PollRequest, SessionId, StreamId,
+};
+use serde_json::json;
+use tests::{
+    backend::Missed,
+    child::{ChildMutant, Held},
+    client::{Client, Page},
+    model_server::{Answer, Ending, ModelServer, Script},
+    picture,
+    sentinel::random_u128,
+    world::World,
+};
+use transcript::Transcript;
+
+use super::{Line, story};
+
+const CHILD: &str = env!("CARGO_BIN_EXE_engine_child");
+
+pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
+    let (story, green, red): (super::Story<Mutant>, _, _) = match mutant {
+        Mutant::EofIsDone => (story!(cut), "failed: StreamCut dials1", "completed dials1"),
+        Mutant::RetryAfterContent => (story!(cut), "failed: StreamCut dials1", "asks again dials1"),
+        Mutant::TextOnly => (
+            story!(reasoning_alone),
+            "completed",
+            "failed: EmptyResponse",
+        ),
+        Mutant::TotalTimeout => (story!(lively_and_long), "completed", "failed: IdleTimeout"),
+        Mutant::GapFromHeaders => (story!(long_load), "completed", "failed: FirstTokenTimeout"),
+        Mutant::IgnoreRetryAfter => (story!(asked_to_wait), "waits 30 s", "waits 1 s"),
+        Mutant::OutcomeByErrorType => (story!(ceiling), "failed: TurnTimeout", "completed"),
+        Mutant::ShutdownIsFailure => {
+            let red = "failed: ProviderError ends1";
+            (story!(quit), "interrupted: AppExit ends1", red)
+        }
+        Mutant::CloseLogFirst => (story!(quit), "interrupted: AppExit ends1", "running ends0"),
+        Mutant::LeaveSocket => (story!(stop), "stopped closed1", "stopped closed0"),
+        Mutant::NoGuard => {
+            let red = "failed: Aborted backstops1";
+            (story!(panic), "failed: Panicked backstops0", red)
+        }
+        Mutant::NoStepLimit => {
+            let green = "completed: StepLimit dials24";
+            (story!(always_calls), green, "completed dials25")
+        }
+        Mutant::RunOnParse => (story!(cut_call), "runs0", "runs1"),
+        Mutant::TextClassForCalls => (story!(tool_sync), "syncs1", "syncs0"),
+        Mutant::NoRecovery => {
+            let green = "ends1 then taken";
+            (story!(crash), green, "ends0 then TurnActive")
+        }
+        Mutant::NoToolRecovery => (story!(orphan), "results1", "results0"),
+        Mutant::WakeBeforeCommit => (story!(held_commit), "ahead0", "ahead1"),
+        Mutant::FlushEveryToken => (story!(burst), "pieces2", "pieces200"),
+        Mutant::NoFlushBeforeOther => (story!(text_before_call), "order1", "order0"),
+        Mutant::SplitOp => (story!(half_an_op), "half0", "half1"),
+        Mutant::NoOpId => (story!(op_twice), "the same receipt", "TurnActive"),
+        Mutant::NoOpIdInWriter => (story!(server_twice), "the same receipt", "Other"),
+        Mutant::NoExpectedHead => {
+            let green = "ok1 stale1 rewinds1";
+            (story!(retry_twice), green, "ok2 stale0 rewinds2")
+        }
+        Mutant::NoTurnActive => (story!(send_while_running), "TurnActive", "Other"),
+        Mutant::SkipLogId => (story!(foreign_cursor), "Reset(ForeignLog)", "Resume"),
+        Mutant::ClampCursor => (story!(cursor_ahead), "Reset(AheadOfHead)", "Resume"),
+        Mutant::CheckThenPark => (story!(wakeup), "answered", "parked1"),
+        Mutant::EpochFromOne => (story!(old_boot), "UnknownEpoch", "stranger1"),
+        Mutant::NoReap => (story!(reloads), "attachments1", "attachments11"),
+        Mutant::LastHelloWins => (story!(hello_again), "Superseded", "welcome"),
+    };
+    Line { story, green, red }
+}
+
+const DIALECT: Dialect = Dialect::Ollama;
+
+/// A world whose engine lacks the guard, and a server.
+async fn set(mutant: Option<Mutant>) -> (World, ModelServer) {
+    let mut world = World::without_engine();
+    world.mutant = mutant;
+    world.ceiling = Duration::from_secs(3 * 60 * 60);
+    world.open().await;
+    (world, ModelServer::start(DIALECT))
+}
+
+/// Begins a conversation and follows it.
+async fn begin(world: &World, server: &ModelServer) -> (SessionId, Client<Transcript>) {
+    let session = world.begin(server, "Hello?").await;
+    (session, world.page().await.follow(session))
+}
+
+/// How the last turn ended.
+async fn end_of(window: &Client<Transcript>) -> String {
+    window.until_idle().await;
+    last_outcome(window)
+}
+
+fn last_outcome(window: &Client<Transcript>) -> String {
+    window.look(|shown| {
+        let turn = shown.and_then(|shown| shown.turns().next_back());
+        picture::outcome(turn.and_then(|turn| turn.outcome.as_ref()))
+    })
+}
+
+fn count(events: &[Event], wanted: fn(&EventBody) -> bool) -> usize {
+    events.iter().filter(|event| wanted(&event.body)).count()
+}
+
+fn is_end(body: &EventBody) -> bool {
+    matches!(body, EventBody::TurnEnded { .. })
+}
+
+fn refusal<T>(answer: Result<T, Missed>) -> Option<ErrorCode> {
+    match answer {
+        Ok(_) => None,
+        Err(Missed::Refused(report)) => Some(report.code),
+        Err(Missed::Lost) => panic!("nobody answered"),
+    }
+}
+
+fn said(answer: Option<ErrorCode>, well: &str) -> String {
+    answer.map_or_else(|| well.to_owned(), |code| format!("{code:?}"))
+}
+
+async fn cut(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(
+        Answer::new(DIALECT)
+            .says("Half ")
+            .gate("cut")
+            .cut(Ending::Fin),
+    );
+    let (_, window) = begin(&world, &server).await;
+    window.sees("Half ").await;
+    server.pass("cut").await;
+    let end = tokio::select! {
+        biased;
+        end = end_of(&window) => end,
+        _ = window.until_status("another attempt", |status| {
+            matches!(status.phase, Phase::Retrying { .. })
+        }) => "asks again".to_owned(),
+    };
+    format!("{end} dials{}", server.counters().chats)
+}
+
+async fn reasoning_alone(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::new(DIALECT).thinks("Hm.").ends());
+    let (_, window) = begin(&world, &server).await;
+    end_of(&window).await
+}
+
+/// A sign of life just inside the gap, again and again, for longer than any first event may take.
+async fn lively_and_long(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let answer = Answer::new(DIALECT).says("Slow").gate("1").pings();
+    server.script(answer.gate("2").pings().gate("3").pings().gate("4").ends());
+    let (_, window) = begin(&world, &server).await;
+    window.sees("Slow").await;
+    let patient = async {
+        for gate in ["1", "2", "3", "4"] {
+            server.arrived(gate).await;
+            tokio::select! {
+                () = world.clock.until_armed(world.limits.gap) => {}
+                // What would be left of a total of as long as a first event may take.
+                () = world.clock.until_armed(Duration::from_secs(2)) => {}
+            }
+            world
+                .clock
+                .advance(world.limits.gap - Duration::from_secs(1));
+            server.release(gate);
+        }
+        std::future::pending::<()>().await;
+    };
+    let end = tokio::select! {
+        biased;
+        end = end_of(&window) => end,
+        () = patient => unreachable!("it waits for the end"),
+    };
+    server.release_all();
+    end
+}
+
+/// The head of the reply at once, the first word after nine minutes.
+async fn long_load(mutant: Option<Mutant>) -> String {
+    let (world, _) = set(mutant).await;
+    let dialect = Dialect::OpenAiChat;
+    let server = ModelServer::start(dialect);
+    server.script(
+        Answer::new(dialect)
+            .begins()
+            .gate("loaded")
+            .says("Here.")
+            .ends(),
+    );
+    world.gates.hold(Gate::Decoding);
+    let (_, window) = begin(&world, &server).await;
+    window.sees("you: Hello?").await;
+    world.gates.pass(Gate::Decoding).await;
+    tokio::select! {
+        () = world.clock.until_armed(world.limits.first_event) => {}
+        () = world.clock.until_armed(world.limits.gap) => {}
+    }
+    world.clock.advance(Duration::from_secs(540));
+    tokio::select! {
+        biased;
+        end = end_of(&window) => {
+            server.release_all();
+            return end;
+        }
+        () = world.clock.until_armed(world.limits.first_event - Duration::from_secs(540)) => {}
+    }
+    server.pass("loaded").await;
+    end_of(&window).await
+}
+
+async fn asked_to_wait(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Script::error(DIALECT, 429, "slow down").header("Retry-After", "30"));
+    let (_, window) = begin(&world, &server).await;
+    let status = window
+        .until_status("the wait", |status| {
+            matches!(status.phase, Phase::Retrying { .. })
+        })
+        .await;
+    let Phase::Retrying { until, .. } = status.phase else {
+        panic!("{status:?}")
+    };
+    format!("waits {} s", until.millis_since(status.since) / 1_000)
+}
+
+async fn ceiling(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::new(DIALECT).says("On and on").goes_silent());
+    let (_, window) = begin(&world, &server).await;
+    window.sees("On and on").await;
+    world.clock.until_armed(world.ceiling).await;
+    world.clock.advance(world.ceiling);
+    end_of(&window).await
+}
+
+async fn quit(mutant: Option<Mutant>) -> String {
+    let (mut world, server) = set(mutant).await;
+    server.script(Answer::new(DIALECT).says("On and on").goes_silent());
+    let (session, window) = begin(&world, &server).await;
+    window.sees("On and on").await;
+    world.quit().await;
+    let stored = world.reader().transcript(session).expect("it can be read");
+    let end = picture::outcome(stored.turns[0].outcome.as_ref());
+    format!("{end} ends{}", count(&world.events(session), is_end))
+}
+
+async fn stop(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::new(DIALECT).says("On and on").goes_silent());
+    let (session, window) = begin(&world, &server).await;
+    window.sees("On and on").await;
+    let turn = window
+        .until_shown("the turn", |shown| shown.running())
+        .await;
+    world.stop(session, turn).await;
+    let end = end_of(&window).await;
+    // Later connections come and go; by then the server has heard of the end of an earlier one.
+    for word in ["one", "two", "three"] {
+        server.script(Answer::whole(DIALECT, word));
+        world.say(session, "And?").await;
+        window.sees(word).await;
+        window.until_idle().await;
+    }
+    format!("{end} closed{}", server.counters().closed_by_us)
+}
+
+async fn panic(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::new(DIALECT).says("On and on").goes_silent());
+    world.gates.panic_at(Gate::Deciding);
+    let (_, window) = begin(&world, &server).await;
+    let end = end_of(&window).await;
+    format!("{end} backstops{}", world.engine().counters().backstops)
+}
+
+async fn always_calls(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    for _ in 0..24 {
+        server.script(Answer::new(DIALECT).calls("current_time", json!({})).ends());
+    }
+    server.script(Answer::whole(DIALECT, "At last."));
+    let (_, window) = begin(&world, &server).await;
+    let end = end_of(&window).await;
+    server.forget_scripts();
+    format!("{end} dials{}", server.counters().chats)
+}
+
+async fn cut_call(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(
+        Answer::new(DIALECT)
+            .calls("current_time", json!({}))
+            .reaches_its_limit(),
+    );
+    server.script(Answer::whole(DIALECT, "At last."));
+    let (session, window) = begin(&world, &server).await;
+    window.until_idle().await;
+    server.forget_scripts();
+    let runs = |body: &EventBody| matches!(body, EventBody::ToolCallStarted { .. });
+    format!("runs{}", count(&world.events(session), runs))
+}
+
+async fn tool_sync(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::new(DIALECT).calls("current_time", json!({})).ends());
+    server.script(Answer::whole(DIALECT, "At last."));
+    world.gates.hold(Gate::BeforeDial);
+    world.gates.hold(Gate::ToolRunning);
+    let (_, window) = begin(&world, &server).await;
+    world.gates.arrived(Gate::BeforeDial).await;
+    let before = world.engine().counters().log.syncs;
+    world.gates.release(Gate::BeforeDial);
+    world.gates.arrived(Gate::ToolRunning).await;
+    let after = world.engine().counters().log.syncs;
+    world.gates.release(Gate::ToolRunning);
+    window.until_idle().await;
+    format!("syncs{}", after - before)
+}
+
+/// A child engine that is killed in mid-answer, and the folder opened again without the guard.
+async fn after_a_crash(mutant: Option<Mutant>, held: Held) -> (World, ModelServer, SessionId) {
+    let mut world = World::without_engine();
+    world.mutant = mutant;
+    let server = ModelServer::start(DIALECT);
+    let child = world.spawn_held(Path::new(CHILD), held).await;
+    let answer = Answer::new(DIALECT).says("Half ");
+    server.script(match held.gate {
+        Some(_) => answer.calls("current_time", json!({})).ends(),
+        None => answer.goes_silent(),
+    });
+    let session = world.begin(&server, "Hello?").await;
+    match held.gate {
+        Some(_) => child.stands().await,
+        None => {
+            world.page().await.follow(session).sees("Half ").await;
+        }
+    }
+    child.kill().await;
+    world.line.cut();
+    world.open().await;
+    (world, server, session)
+}
+
+async fn crash(mutant: Option<Mutant>) -> String {
+    let (world, server, session) = after_a_crash(mutant, Held::default()).await;
+    let ends = count(&world.events(session), is_end);
+    server.script(Answer::whole(DIALECT, "Here."));
+    let text = "Are you there?".to_owned();
+    let sent = refusal(world.submit(Op::SendMessage { session, text }).await);
+    if sent.is_none() {
+        world.page().await.follow(session).until_idle().await;
+    }
+    server.forget_scripts();
+    format!("ends{ends} then {}", said(sent, "taken"))
+}
+
+async fn orphan(mutant: Option<Mutant>) -> String {
+    let held = Held {
+        gate: Some((Gate::ToolRunning, 1)),
+        ..Held::default()
+    };
+    let (world, _server, session) = after_a_crash(mutant, held).await;
+    let result = |body: &EventBody| matches!(body, EventBody::ToolCallFinished { .. });
+    format!("results{}", count(&world.events(session), result))
+}
+
+/// By how much a poll's head is ahead of what it brings, while a commit is held.
+async fn held_commit(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(
+        Answer::new(DIALECT)
+            .says("One, ")
+            .gate("1")
+            .says("two.")
+            .gate("2")
+            .ends(),
+    );
+    let (session, window) = begin(&world, &server).await;
+    window.sees("One, ").await;
+    let other = Page::load(&world.line, "another").await;
+    let attached = other
+        .attach(StreamId::Session(session))
+        .await
+        .expect("it may");
+    world.gates.hold(Gate::Committing);
+    server.pass("1").await;
+    server.arrived("2").await;
+    world.flush_text().await;
+    world.gates.arrived(Gate::Committing).await;
+    let batch = world
+        .line
+        .poll(PollRequest {
+            epoch: attached.epoch,
+            after: attached.head,
+            seen_status: u64::MAX,
+            wait_ms: 0,
+            max_bytes: 1_000,
+        })
+        .await
+        .expect("an answer");
+    let brought = u64::try_from(batch.events.len()).expect("few");
+    let ahead = batch.head.count() - attached.head.count() - brought;
+    world.gates.release(Gate::Committing);
+    server.release("2");
+    window.until_idle().await;
+    format!("ahead{ahead}")
+}
+
+async fn burst(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let words = "word ".repeat(200);
+    server.script(Answer::new(DIALECT).says_word_by_word(&words).ends());
+    let (session, window) = begin(&world, &server).await;
+    window.until_idle().await;
+    let text = |body: &EventBody| matches!(body, EventBody::TextAppended { .. });
+    format!("pieces{}", count(&world.events(session), text))
+}
+
+async fn text_before_call(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let answer = Answer::new(DIALECT).says("Let me ").says("look. ");
+    server.script(answer.calls("current_time", json!({})).ends());
+    server.script(Answer::whole(DIALECT, "Nine."));
+    let (session, window) = begin(&world, &server).await;
+    window.until_idle().await;
+    let events = world.events(session);
+    let place =
+        |wanted: fn(&EventBody) -> bool| events.iter().position(|event| wanted(&event.body));
+    let call = place(|body| matches!(body, EventBody::ToolCallRequested { .. }));
+    let text =
+        place(|body| matches!(body, EventBody::TextAppended { text, .. } if text.contains("look")));
+    format!("order{}", u8::from(text < call))
+}
+
+async fn half_an_op(mutant: Option<Mutant>) -> String {
+    let mut world = World::new().await;
+    let server = ModelServer::start(DIALECT);
+    server.script(Answer::whole(DIALECT, "Yes."));
+    let session = world.begin(&server, "Hello?").await;
+    world.page().await.follow(session).until_idle().await;
+    world.quit().await;
+    let held = Held {
+        gate: Some((Gate::OpHalfWritten, 1)),
+        mutant: mutant.map(|_| ChildMutant::SplitOp),
+    };
+    let child = world.spawn_held(Path::new(CHILD), held).await;
+    let text = "And now?".to_owned();
+    tokio::select! {
+        biased;
+        () = child.stands() => {}
+        answer = world.submit(Op::SendMessage { session, text }) => panic!("answered: {answer:?}"),
+    }
+    child.kill().await;
+    world.line.cut();
+    let events = world.events(session);
+    let messages = count(&events, |body| {
+        matches!(body, EventBody::UserMessageAdded { .. })
+    });
+    let starts = count(&events, |body| {
+        matches!(body, EventBody::TurnStarted { .. })
+    });
+    format!("half{}", messages - starts)
+}
+
+async fn op_twice(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::whole(DIALECT, "Yes."));
+    server.script(Answer::new(DIALECT).gate("end").says("Again.").ends());
+    let (session, window) = begin(&world, &server).await;
+    window.until_idle().await;
+    let text = "And now?".to_owned();
+    let (op_id, op) = (
+        OpId::from_bits(random_u128()),
+        Op::SendMessage { session, text },
+    );
+    let first = world.line.submit(op_id, op.clone()).await;
+    server.arrived("end").await;
+    let second = world.line.submit(op_id, op).await;
+    let same = first == second;
+    server.release("end");
+    window.sees("Again.").await;
+    window.until_idle().await;
+    match refusal(second) {
+        None if same => "the same receipt".to_owned(),
+        answer => said(answer, "another receipt"),
+    }
+}
+
+async fn server_twice(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let provider = server.provider();
+    let (op_id, op) = (OpId::from_bits(random_u128()), Op::AddProvider { provider });
+    let first = world.line.submit(op_id, op.clone()).await;
+    let second = world.line.submit(op_id, op).await;
+    let same = first == second;
+    match refusal(second) {
+        None if same => "the same receipt".to_owned(),
+        answer => said(answer, "another receipt"),
+    }
+}
+
+async fn retry_twice(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::whole(DIALECT, "Yes."));
+    let (session, window) = begin(&world, &server).await;
+    window.until_idle().await;
+    let expected_tip = window
+        .look(|shown| shown.and_then(Transcript::tip))
+        .expect("a tip");
+    let (mut ok, mut stale) = (0, 0);
+    for word in ["one", "two"] {
+        server.script(Answer::whole(DIALECT, word));
+        let turn = window
+            .until_shown("a turn", |shown| {
+                shown.turns().next_back().map(|turn| turn.turn)
+            })
+            .await;
+        let retry = Op::RetryTurn {
+            session,
+            turn,
+            expected_tip,
+        };
+        match refusal(world.submit(retry).await) {
+            None => {
+                ok += 1;
+                window.sees(word).await;
+                window.until_idle().await;
+            }
+            Some(code) => {
+                assert_eq!(code, ErrorCode::StaleHead);
+                stale += 1;
+            }
+        }
+    }
+    server.forget_scripts();
+    let rewinds = |body: &EventBody| matches!(body, EventBody::HistoryRewound { .. });
+    let rewinds = count(&world.events(session), rewinds);
+    format!("ok{ok} stale{stale} rewinds{rewinds}")
+}
+
+async fn send_while_running(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::new(DIALECT).says("On").gate("end").ends());
+    let (session, window) = begin(&world, &server).await;
+    window.sees("On").await;
+    let text = "And now?".to_owned();
+    let sent = refusal(world.submit(Op::SendMessage { session, text }).await);
+    server.pass("end").await;
+    window.until_idle().await;
+    said(sent, "taken")
+}
+
+/// A session with an ended turn.
+async fn ended(world: &World, server: &ModelServer) -> SessionId {
+    server.script(Answer::whole(DIALECT, "Yes."));
+    let (session, window) = begin(world, server).await;
+    window.until_idle().await;
+    session
+}
+
+async fn foreign_cursor(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let session = ended(&world, &server).await;
+    let foreign = Cursor::from_count(protocol::LogId::from_bits(random_u128()), 3);
+    let page = Page::load(&world.line, "another").await;
+    let attached = page
+        .attach_at(StreamId::Session(session), Some(foreign))
+        .await;
+    format!("{:?}", attached.expect("it may").mode)
+}
+
+async fn cursor_ahead(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let session = ended(&world, &server).await;
+    let ahead = Cursor::from_count(world.engine().log_id(), 1_000);
+    let page = Page::load(&world.line, "another").await;
+    let attached = page
+        .attach_at(StreamId::Session(session), Some(ahead))
+        .await;
+    format!("{:?}", attached.expect("it may").mode)
+}
+
+/// A commit between a poll's look and its parking.
+async fn wakeup(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let session = ended(&world, &server).await;
+    let page = Page::load(&world.line, "another").await;
+    let attached = page
+        .attach(StreamId::Session(session))
+        .await
+        .expect("it may");
+    world.gates.hold(Gate::PollLooked);
+    let request = PollRequest {
+        epoch: attached.epoch,
+        after: attached.head,
+        seen_status: u64::MAX,
+        wait_ms: 8_000,
+        max_bytes: 1_000,
+    };
+    let line = world.line.clone();
+    let polling = async move { line.poll(request).await };
+    tokio::pin!(polling);
+    tokio::select! {
+        biased;
+        _ = &mut polling => panic!("there is nothing yet"),
+        () = world.gates.arrived(Gate::PollLooked) => {}
+    }
+    let title = "Meanwhile".to_owned();
+    world
+        .submit(Op::RenameSession { session, title })
+        .await
+        .expect("renamed");
+    world.gates.release(Gate::PollLooked);
+    // Much happens elsewhere, and no time passes.
+    let much = async {
+        for _ in 0..50 {
+            world.add(server.provider()).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = &mut polling => "answered".to_owned(),
+        () = much => format!("parked{}", world.engine().counters().parked_now),
+    }
+}
+
+/// A poll with an epoch of the boot before, after a stranger attached.
+async fn old_boot(mutant: Option<Mutant>) -> String {
+    let (mut world, server) = set(mutant).await;
+    let page = world.page().await;
+    let old = page.attach(StreamId::Library).await.expect("it may");
+    let session = ended(&world, &server).await;
+    world.restart().await;
+    let stranger = Page::load(&world.line, "a stranger").await;
+    stranger
+        .attach(StreamId::Session(session))
+        .await
+        .expect("it may");
+    let answer = world
+        .line
+        .poll(PollRequest {
+            epoch: old.epoch,
+            after: old.head,
+            seen_status: 0,
+            wait_ms: 0,
+            max_bytes: 1_000,
+        })
+        .await;
+    said(refusal(answer), "stranger1")
+}
+
+async fn reloads(mutant: Option<Mutant>) -> String {
+    let (world, _server) = set(mutant).await;
+    let mut page = world.page().await;
+    page.attach(StreamId::Library).await.expect("it may");
+    for _ in 0..10 {
+        page = page.reload().await;
+        page.attach(StreamId::Library).await.expect("it may");
+    }
+    format!("attachments{}", world.engine().counters().attachments_now)
+}
+
+async fn hello_again(mutant: Option<Mutant>) -> String {
+    let (world, _server) = set(mutant).await;
+    let old = world.page().await;
+    let _new = old.reload().await;
+    said(refusal(world.line.hello("main", old.id()).await), "welcome")
+}
