@@ -83,7 +83,7 @@ const DIALECT: Dialect = Dialect::Ollama;
 async fn set(mutant: Option<Mutant>) -> (World, ModelServer) {
     let mut world = World::without_engine();
     world.mutant = mutant;
-    world.ceiling = Duration::from_secs(3 * 60 * 60);
+    world.limits.ceiling_ms = 3 * 60 * 60 * 1_000;
     world.open().await;
     (world, ModelServer::start(DIALECT))
 }
@@ -166,13 +166,11 @@ async fn lively_and_long(mutant: Option<Mutant>) -> String {
         for gate in ["1", "2", "3", "4"] {
             server.arrived(gate).await;
             tokio::select! {
-                () = world.clock.until_armed(world.limits.gap) => {}
+                () = world.clock.until_armed(world.gap()) => {}
                 // What would be left of a total of as long as a first event may take.
                 () = world.clock.until_armed(Duration::from_secs(2)) => {}
             }
-            world
-                .clock
-                .advance(world.limits.gap - Duration::from_secs(1));
+            world.clock.advance(world.gap() - Duration::from_secs(1));
             server.release(gate);
         }
         std::future::pending::<()>().await;
@@ -203,8 +201,8 @@ async fn long_load(mutant: Option<Mutant>) -> String {
     window.sees("you: Hello?").await;
     world.gates.pass(Gate::Decoding).await;
     tokio::select! {
-        () = world.clock.until_armed(world.limits.first_event) => {}
-        () = world.clock.until_armed(world.limits.gap) => {}
+        () = world.clock.until_armed(world.first_event()) => {}
+        () = world.clock.until_armed(world.gap()) => {}
     }
     world.clock.advance(Duration::from_secs(540));
     tokio::select! {
@@ -213,7 +211,7 @@ async fn long_load(mutant: Option<Mutant>) -> String {
             server.release_all();
             return end;
         }
-        () = world.clock.until_armed(world.limits.first_event - Duration::from_secs(540)) => {}
+        () = world.clock.until_armed(world.first_event() - Duration::from_secs(540)) => {}
     }
     server.pass("loaded").await;
     end_of(&window).await
@@ -239,8 +237,8 @@ async fn ceiling(mutant: Option<Mutant>) -> String {
     server.script(Answer::new(DIALECT).says("On and on").goes_silent());
     let (_, window) = begin(&world, &server).await;
     window.sees("On and on").await;
-    world.clock.until_armed(world.ceiling).await;
-    world.clock.advance(world.ceiling);
+    world.clock.until_armed(world.ceiling()).await;
+    world.clock.advance(world.ceiling());
     end_of(&window).await
 }
 
