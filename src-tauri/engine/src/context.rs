@@ -15,19 +15,35 @@ use crate::gateway::{CallMade, Message};
 
 /// The messages of these turns, oldest first.
 pub(crate) fn messages(turns: &[TurnView]) -> Vec<Message> {
-    let mut out = Vec::new();
-    let (summed_up, summary) = summary(turns);
+    messages_of(turns, turns)
+}
+
+/// The messages of some turns of a conversation: what stands for the summed up ones, and the others among `told`.
+pub(crate) fn messages_of(turns: &[TurnView], told: &[TurnView]) -> Vec<Message> {
+    let mut out = summary_message(turns);
+    let summed_up = summed_up(turns);
     let set_aside = set_aside(turns);
-    if !summary.is_empty() {
-        let text = format!("Summary of this conversation so far:\n\n{summary}");
-        out.push(Message::System { text });
-    }
-    for turn in turns {
+    for turn in told {
         if summed_up.is_none_or(|through| turn.turn > through) {
             tell(turn, &set_aside, &mut out);
         }
     }
     out
+}
+
+/// The turn up to which a summary stands for the conversation.
+pub(crate) fn summed_up(turns: &[TurnView]) -> Option<TurnId> {
+    summary(turns).0
+}
+
+/// The newest summary, as the model is told it; nothing if there is none.
+fn summary_message(turns: &[TurnView]) -> Vec<Message> {
+    match summary(turns).1 {
+        "" => Vec::new(),
+        summary => vec![Message::System {
+            text: format!("Summary of this conversation so far:\n\n{summary}"),
+        }],
+    }
 }
 
 /// The turn up to which the newest summary stands for the conversation, and the summary.

@@ -398,4 +398,15 @@ pub enum Retry {
     After(Duration),
     /// The server is up and loads the model; ask again after this long. Not an attempt that failed.
     WhenLoaded(Duration),
+    /// Only a shorter request may fare better.
+    Shorter(Option<Room>),
+}
+
+/// Why a request was too long, where the server said so: in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// What the request needed.
+    pub needed: u64,
+    /// What there is.
+    pub there_is: u64,
 }

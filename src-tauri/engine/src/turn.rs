@@ -29,7 +29,7 @@ use crate::{
     clock::{Clock, Sleep, ready},
     context,
     gate::gate,
-    gateway::{AttemptError, Gateway, Limits, ModelEvent, ModelRequest, Retry, StepEnd},
+    gateway::{AttemptError, Gateway, Limits, ModelEvent, ModelRequest, Retry, Room, StepEnd},
     health::Health,
     log::{PageLimit, ReadError, Reads},
     mutant::mutated,
@@ -307,9 +307,10 @@ impl Driver {
                 Effect::Compact {
                     candidate,
                     overflow,
+                    room,
                 } => {
                     self.commit().await?;
-                    self.compact(candidate, overflow).await;
+                    self.compact(candidate, overflow, room).await;
                 }
                 Effect::Prepare {
                     item,
@@ -447,7 +448,7 @@ impl Driver {
     }
 
     /// Makes room: results that can be left out, and a summary of the older turns, written by the model itself.
-    async fn compact(&mut self, candidate: usize, overflow: Failure) {
+    async fn compact(&mut self, candidate: usize, overflow: Failure, room: Option<Room>) {
         self.cx.phase.set(Phase::Compacting);
         let (session, turn) = (self.cx.session, self.cx.turn);
         let read = self
@@ -456,7 +457,7 @@ impl Driver {
             .read(move |log| log.excerpt(session, None, PageLimit::WHOLE))
             .await;
         let plan = match read {
-            Ok(excerpt) => compaction::plan(&excerpt.turns, turn, &overflow),
+            Ok(excerpt) => compaction::plan(&excerpt.turns, turn, room),
             Err(error) => {
                 let failure = unreadable(&error);
                 return self.at_once.push(Input::Compacted(Err(failure)));

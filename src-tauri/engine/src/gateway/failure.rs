@@ -8,7 +8,7 @@ use std::{io, time::Duration};
 use protocol::{Dialect, Failure, FailureCode, Timestamp};
 
 use super::{
-    AttemptError, Retry,
+    AttemptError, Retry, Room,
     fault::{Fault, Kind, Said, Unreadable, clip},
     peer::{Distance, Peer},
 };
@@ -555,16 +555,17 @@ impl Case<'_> {
 
     fn overflow(&self, said: &Said) -> AttemptError {
         let model = self.peer.model();
-        let sizes = match (said.prompt_tokens, said.context_tokens) {
-            (Some(used), Some(room)) => {
-                format!(": it has {used} tokens, and there is room for {room}")
-            }
-            _ => String::new(),
+        let room = match (said.prompt_tokens, said.context_tokens) {
+            (Some(needed), Some(there_is)) => Some(Room { needed, there_is }),
+            (Some(_), None) | (None, Some(_) | None) => None,
         };
+        let sizes = room.map_or_else(String::new, |Room { needed, there_is }| {
+            format!(": it has {needed} tokens, and there is room for {there_is}")
+        });
         error(
             FailureCode::ContextOverflow,
             format!("The conversation does not fit the context of {model}{sizes}."),
-            Retry::Never,
+            Retry::Shorter(room),
         )
     }
 

@@ -6,52 +6,116 @@
 use protocol::{Failure, ItemBody, ItemId, ToolOutcome, ToolState, TurnId, TurnView};
 
 use super::machine::Compaction;
-use crate::{context, gateway::Message, tools::FLOOR_CHARS};
+use crate::{
+    context,
+    gateway::{Message, Room},
+    tools::FLOOR_CHARS,
+};
 
-/// The longest conversation that is sent to be summed up, in bytes, when the server did not say how much it takes.
-const SOURCE_BYTES: usize = 8 * 1024;
+/// Shares of what fits, in percent. What is left is for the summary itself and the answer.
+const RECENT_PERCENT: u64 = 25;
+const SOURCE_PERCENT: u64 = 50;
+const RUNNING_PERCENT: u64 = 50;
 
-/// A rough word for how many bytes a token is; only used to stay well below a limit the server named.
-const BYTES_PER_TOKEN: usize = 3;
+/// What fits, in percent of what did not, when the server does not say.
+const UNKNOWN_PERCENT: u64 = 50;
 
 /// What can be left out of a conversation.
 #[derive(Debug, PartialEq)]
 pub(super) struct Plan {
     /// Turns up to here are summed up; absent: none.
     through: Option<TurnId>,
-    /// Results that are left out.
+    /// Results of the running turn that are left out.
     set_aside: Vec<ItemId>,
     /// The turns to be summed up, in words.
     source: String,
+    /// Bytes of them that are too many even for that.
+    unread: usize,
 }
 
-/// Everything before the running turn is summed up, and bulky results of the running turn are set aside, the last one
-/// excepted when there are others. `None` if there is neither.
-pub(super) fn plan(turns: &[TurnView], running: TurnId, overflow: &Failure) -> Option<Plan> {
-    let _ = overflow;
-    let older: Vec<&TurnView> = turns.iter().filter(|turn| turn.turn < running).collect();
-    let through = older.last().map(|turn| turn.turn);
-    let source = bounded(&told(&older));
-    let already = context::set_aside(turns);
-    let mut set_aside: Vec<ItemId> = turns
-        .iter()
-        .filter(|turn| turn.turn >= running)
-        .flat_map(|turn| &turn.items)
-        .filter(|item| is_bulky(&item.body) && !already.contains(&item.item))
-        .map(|item| item.item)
-        .collect();
-    if through.is_some() || set_aside.len() > 1 {
-        // The newest result is what the model works on; it stays while there is anything else to leave out.
-        set_aside.pop();
-    }
+/// What to leave out. The newest of the older turns stay as they are while a quarter of the room holds them, the others
+/// are summed up; bulky results of the running turn are set aside, the oldest first, until half of the room holds it.
+/// `None` if there is nothing.
+pub(super) fn plan(turns: &[TurnView], running: TurnId, room: Option<Room>) -> Option<Plan> {
+    let whole = bytes(turns);
+    let fits = match room {
+        Some(Room { needed, there_is }) if needed > 0 => {
+            whole.saturating_mul(there_is.min(needed)) / needed
+        }
+        Some(_) | None => percent(whole, UNKNOWN_PERCENT),
+    };
+    let split = turns.partition_point(|turn| turn.turn < running);
+    let (older, this) = turns.split_at(split);
+    let (set_aside, this_bytes) = left_out(turns, this, percent(fits, RUNNING_PERCENT));
+    let spare = fits.saturating_sub(this_bytes);
+    let recent = recent(older, percent(fits, RECENT_PERCENT).min(spare));
+    let summed_up = older.get(..older.len() - recent).unwrap_or(older);
+    // What a summary stands for already is summed up again with it, not instead of it.
+    let through = summed_up
+        .last()
+        .map(|turn| turn.turn)
+        .filter(|through| context::summed_up(turns).is_none_or(|before| before < *through));
+    let (source, unread) = match through {
+        Some(_) => bounded(
+            told(&context::messages_of(turns, summed_up)),
+            percent(fits, SOURCE_PERCENT),
+        ),
+        None => (String::new(), 0),
+    };
     (through.is_some() || !set_aside.is_empty()).then_some(Plan {
         through,
         set_aside,
         source,
+        unread,
     })
 }
 
-fn is_bulky(body: &ItemBody) -> bool {
+fn percent(of: u64, percent: u64) -> u64 {
+    of.saturating_mul(percent) / 100
+}
+
+fn bytes(turns: &[TurnView]) -> u64 {
+    told(&context::messages(turns)).len() as u64
+}
+
+/// How many of the newest turns fit.
+fn recent(older: &[TurnView], room: u64) -> usize {
+    let mut sum = 0;
+    older
+        .iter()
+        .rev()
+        .take_while(|turn| {
+            sum += bytes(std::slice::from_ref(*turn));
+            sum <= room
+        })
+        .count()
+}
+
+/// The results of the running turn to leave out, and how long the turn is without them.
+fn left_out(turns: &[TurnView], this: &[TurnView], room: u64) -> (Vec<ItemId>, u64) {
+    let already = context::set_aside(turns);
+    let mut long = bytes(this);
+    let mut set_aside = Vec::new();
+    let bulky: Vec<(ItemId, u64)> = this
+        .iter()
+        .flat_map(|turn| &turn.items)
+        .filter(|item| !already.contains(&item.item))
+        .filter_map(|item| Some((item.item, bulk(&item.body)?)))
+        .collect();
+    // The newest result is what the model works on: it stays, unless nothing else can be left out.
+    let keep = usize::from(bulky.len() > 1);
+    for (item, bulk) in bulky.iter().take(bulky.len() - keep) {
+        if long <= room {
+            break;
+        }
+        long = long.saturating_sub(*bulk);
+        set_aside.push(*item);
+    }
+    (set_aside, long)
+}
+
+/// The bytes of a result that may be left out: small ones and errors always pass whole.
+fn bulk(body: &ItemBody) -> Option<u64> {
     match body {
         ItemBody::ToolCall {
             state:
@@ -60,44 +124,55 @@ fn is_bulky(body: &ItemBody) -> bool {
                     ..
                 },
             ..
-        } => output.chars().count() > FLOOR_CHARS,
+        } if output.chars().count() > FLOOR_CHARS => Some(output.len() as u64),
         ItemBody::ToolCall { .. }
         | ItemBody::UserMessage { .. }
         | ItemBody::Text { .. }
         | ItemBody::Compacted { .. }
-        | ItemBody::Unsupported { .. } => false,
+        | ItemBody::Unsupported { .. } => None,
     }
 }
 
-/// The older turns as one text.
-fn told(turns: &[&TurnView]) -> String {
-    let turns: Vec<TurnView> = turns.iter().map(|turn| (*turn).clone()).collect();
+/// Messages as one text.
+fn told(messages: &[Message]) -> String {
     let mut text = String::new();
-    for message in context::messages(&turns) {
+    for message in messages {
         let (who, said) = match message {
-            Message::System { text } => ("Summary so far", text),
-            Message::User { text } => ("User", text),
+            Message::System { text } => ("Before", text.clone()),
+            Message::User { text } => ("User", text.clone()),
             Message::Assistant { text, calls } => {
-                let calls: Vec<String> = calls
+                let calls = calls
                     .iter()
-                    .map(|call| format!("[calls {} {}]", call.name, call.arguments))
-                    .collect();
-                ("Assistant", format!("{text}{}", calls.join(" ")))
+                    .map(|call| format!("[calls {} {}]", call.name, call.arguments));
+                let said: Vec<String> = std::iter::once(text.clone()).chain(calls).collect();
+                ("Assistant", said.join(" "))
             }
-            Message::ToolResult { name, text, .. } => {
-                ("Result of a tool", format!("{name}: {text}"))
-            }
+            Message::ToolResult { name, text, .. } => ("Result", format!("{name}: {text}")),
         };
         text.push_str(who);
         text.push_str(": ");
-        text.push_str(&said);
+        text.push_str(said.trim());
         text.push_str("\n\n");
     }
     text
 }
 
-fn bounded(text: &str) -> String {
-    text.to_owned()
+/// The text, or its first quarter and its end, with the number of bytes between them.
+fn bounded(text: String, limit: u64) -> (String, usize) {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    if text.len() <= limit {
+        return (text, 0);
+    }
+    let head = text.floor_char_boundary(limit / 4);
+    let tail = text.ceil_char_boundary(text.len() - (limit - limit / 4));
+    let unread = tail.saturating_sub(head);
+    let (Some(first), Some(last)) = (text.get(..head), text.get(tail..)) else {
+        return (text, 0);
+    };
+    (
+        format!("{first}\n[{unread} bytes are left out here]\n{last}"),
+        unread,
+    )
 }
 
 impl Plan {
@@ -112,44 +187,50 @@ impl Plan {
         Some(vec![Message::User { text }])
     }
 
-    pub(super) fn with_summary(self, summary: String) -> Compaction {
-        let Self {
-            through, set_aside, ..
-        } = self;
+    /// What is told from now on. A summary of a part says so.
+    pub(super) fn with_summary(self, mut summary: String) -> Compaction {
+        if self.unread > 0 && !summary.is_empty() {
+            summary.push_str(&format!(
+                "\n\n[{} bytes of the conversation were too long to be read for this summary.]",
+                self.unread
+            ));
+        }
         Compaction {
-            through,
+            through: self.through,
             summary,
-            set_aside,
+            set_aside: self.set_aside,
         }
     }
 }
 
 /// The conversation is its last message alone, and that is too long.
 pub(super) fn nothing_to_leave_out(overflow: Failure) -> Failure {
-    Failure {
-        message: format!("{} There is nothing older to sum up.", overflow.message),
-        ..overflow
-    }
+    add(
+        overflow,
+        "There is nothing older that could be summed up; a shorter message or a larger context may help.",
+    )
 }
 
 /// The summary did not come to its end, so it is not used.
 pub(super) fn cut_summary(overflow: Failure) -> Failure {
-    Failure {
-        message: format!(
-            "{} The model was asked to sum up the older part, but its summary was cut or empty.",
-            overflow.message
-        ),
-        ..overflow
-    }
+    add(
+        overflow,
+        "The model was asked to sum up the older part, but its summary was cut or empty, so nothing was left out.",
+    )
 }
 
 /// The model could not be asked for a summary.
 pub(super) fn no_summary(overflow: Failure, why: &Failure) -> Failure {
+    let words = format!("The older part could not be summed up: {}", why.message);
+    add(overflow, &words)
+}
+
+fn add(failure: Failure, words: &str) -> Failure {
     Failure {
-        message: format!(
-            "{} It could not be summed up either: {}",
-            overflow.message, why.message
-        ),
-        ..overflow
+        message: format!("{} {words}", failure.message),
+        ..failure
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use protocol::{
 
 use crate::{
     Harness,
-    gateway::{AttemptError, Retry, StepEnd},
+    gateway::{AttemptError, Retry, Room, StepEnd},
     mutant::mutated,
 };
 
@@ -113,7 +113,11 @@ pub(crate) enum Effect {
     /// Ask this model of the turn's candidates.
     CallModel { candidate: usize, tools: Tools },
     /// Sum up the conversation by this candidate, which could not take it; then give [`Input::Compacted`].
-    Compact { candidate: usize, overflow: Failure },
+    Compact {
+        candidate: usize,
+        overflow: Failure,
+        room: Option<Room>,
+    },
     /// Find out what a call would do, then give [`Input::Prepared`].
     Prepare {
         item: ItemId,
@@ -505,7 +509,10 @@ impl Machine {
         if mutated!(self.harness, IgnoreRetryAfter) && retry != Retry::Never {
             retry = Retry::Backoff;
         }
-        if failure.code == FailureCode::ContextOverflow && !self.shown && !self.compacted {
+        if let Retry::Shorter(room) = retry
+            && !self.shown
+            && !self.compacted
+        {
             // Once in a turn: a conversation that still does not fit then never will.
             self.compacted = true;
             self.state = State::Compacting;
@@ -513,6 +520,7 @@ impl Machine {
             out.push(Effect::Compact {
                 candidate: self.candidate,
                 overflow: failure,
+                room,
             });
             return;
         }
@@ -524,7 +532,7 @@ impl Machine {
             return self.dial(out);
         }
         let wait = match retry {
-            Retry::Never => None,
+            Retry::Never | Retry::Shorter(_) => None,
             Retry::Backoff => {
                 Some((BACKOFF_MS << (self.attempt - 1).min(6)) + self.rules.jitter % 1_000)
             }
@@ -1294,7 +1302,7 @@ mod tests {
     #[test]
     fn a_conversation_that_does_not_fit_is_summed_up_once_and_then_given_up() {
         let mut m = begun();
-        let effects = m.step(failed(FailureCode::ContextOverflow, Retry::Never));
+        let effects = m.step(failed(FailureCode::ContextOverflow, Retry::Shorter(None)));
         assert!(effects.iter().any(|e| matches!(e, Effect::Compact { .. })));
         let compaction = Compaction {
             through: Some(TurnId::new(1)),
@@ -1308,7 +1316,7 @@ mod tests {
                 .any(|e| matches!(e, Effect::Record(EventBody::HistoryCompacted { .. })))
         );
         assert_eq!(asked_of(&effects), Some(0));
-        let effects = m.step(failed(FailureCode::ContextOverflow, Retry::Never));
+        let effects = m.step(failed(FailureCode::ContextOverflow, Retry::Shorter(None)));
         assert_eq!(failure_code(&effects), Some(FailureCode::ContextOverflow));
     }
 }

@@ -32,6 +32,7 @@ fn judged(dialect: Dialect, status: u16, body: &str) -> (FailureCode, Retry) {
 fn every_recorded_refusal_has_its_name() {
     use FailureCode::*;
     let later = Retry::WhenLoaded(LOADING_WAIT);
+    let too_long = |needed, there_is| Retry::Shorter(Some(Room { needed, there_is }));
     let table = [
         ("error-bad-json", BadRequest, Retry::Never),
         ("error-bad-json-schema", BadRequest, Retry::Never),
@@ -46,8 +47,16 @@ fn every_recorded_refusal_has_its_name() {
         ("error-no-model-router", BadRequest, Retry::Never),
         ("error-not-found", BadStream, Retry::Never),
         ("error-ollama-path", BadStream, Retry::Never),
-        ("error-overlong-nonstream", ContextOverflow, Retry::Never),
-        ("error-overlong-stream", ContextOverflow, Retry::Never),
+        (
+            "error-overlong-nonstream",
+            ContextOverflow,
+            too_long(1531, 1024),
+        ),
+        (
+            "error-overlong-stream",
+            ContextOverflow,
+            too_long(1531, 1024),
+        ),
         ("error-parse-nonstream", ProviderError, Retry::Backoff),
         ("error-unknown-model-router", ModelNotFound, Retry::Never),
         ("error-wrong-method", BadStream, Retry::Never),
@@ -63,9 +72,17 @@ fn every_recorded_refusal_has_its_name() {
         ("ollama-error-no-thinking", BadRequest, Retry::Never),
         ("ollama-error-no-tools", BadRequest, Retry::Never),
         ("ollama-error-origin", KeyRejected, Retry::Never),
-        ("ollama-error-overlong", ContextOverflow, Retry::Never),
+        (
+            "ollama-error-overlong",
+            ContextOverflow,
+            too_long(6031, 4096),
+        ),
         ("ollama-error-unknown-model", ModelNotFound, Retry::Never),
-        ("ollama-v1-error-overlong", ContextOverflow, Retry::Never),
+        (
+            "ollama-v1-error-overlong",
+            ContextOverflow,
+            too_long(6031, 4096),
+        ),
         ("ollama-v1-error-unknown-model", ModelNotFound, Retry::Never),
         (
             "router-request-while-unloading",
@@ -163,25 +180,25 @@ fn refusals_met_elsewhere_have_theirs() {
             400,
             "{\"error\":{\"message\":\"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens\",\"code\":\"context_length_exceeded\"}}",
             ContextOverflow,
-            Retry::Never,
+            Retry::Shorter(None),
         ),
         (
             400,
             "{\"error\":\"the prompt is longer than the context length currently available to the model; retry\"}",
             ContextOverflow,
-            Retry::Never,
+            Retry::Shorter(None),
         ),
         (
             400,
             "{\"error\":{\"message\":\"输入长度超过模型的最大上下文\"}}",
             ContextOverflow,
-            Retry::Never,
+            Retry::Shorter(None),
         ),
         (
             413,
             "{\"error\":{\"message\":\"prompt is too long: 210000 tokens > 200000 maximum\"}}",
             ContextOverflow,
-            Retry::Never,
+            Retry::Shorter(None),
         ),
         (
             422,
@@ -249,7 +266,10 @@ fn errors_inside_an_answer_have_theirs() {
         (
             "{\"error\":{\"type\":\"exceed_context_size_error\",\"n_prompt_tokens\":3141,\"n_ctx\":1024}}",
             ContextOverflow,
-            Retry::Never,
+            Retry::Shorter(Some(Room {
+                needed: 3_141,
+                there_is: 1_024,
+            })),
         ),
         ("{\"error\":{}}", ProviderError, Retry::Backoff),
     ] {
