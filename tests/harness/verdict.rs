@@ -2,9 +2,11 @@
 //!
 //! Invariant: live == replayed == opened cold == stored, compared as whole values.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use protocol::{
-    Cursor, Event, EventBody, FailureCode, OutcomeKind, SessionId, SessionState, StreamId,
-    TranscriptPage, TurnId, TurnOutcome,
+    Cursor, Event, EventBody, FailureCode, OutcomeKind, Resolution, SessionId, SessionState,
+    StreamId, TranscriptPage, TurnId, TurnOutcome,
 };
 use transcript::{Follow, Library, Transcript};
 
@@ -72,6 +74,8 @@ pub fn laws_hold(events: &[Event]) {
     texts_only_grow(events);
     every_turn_has_one_end_and_nothing_after_it(events);
     every_call_has_one_result(events);
+    every_question_has_one_answer(events);
+    nothing_runs_before_its_word(events);
     nobody_needed_the_backstop(events);
 }
 
@@ -100,7 +104,7 @@ fn seqs_are_dense(events: &[Event]) {
 }
 
 fn texts_only_grow(events: &[Event]) {
-    let mut lengths = std::collections::BTreeMap::new();
+    let mut lengths = BTreeMap::new();
     for event in events {
         if let EventBody::TextAppended {
             item, offset, text, ..
@@ -144,7 +148,7 @@ fn every_turn_has_one_end_and_nothing_after_it(events: &[Event]) {
 }
 
 fn every_call_has_one_result(events: &[Event]) {
-    let items = |wanted: fn(&EventBody) -> bool| -> std::collections::BTreeSet<_> {
+    let items = |wanted: fn(&EventBody) -> bool| -> BTreeSet<_> {
         let bodies = events
             .iter()
             .map(|event| &event.body)
@@ -156,6 +160,45 @@ fn every_call_has_one_result(events: &[Event]) {
         items(|body| matches!(body, EventBody::ToolCallFinished { .. })),
         "calls that were made, and calls that have a result"
     );
+}
+
+fn every_question_has_one_answer(events: &[Event]) {
+    let (mut asked, mut answered) = (Vec::new(), Vec::new());
+    for event in events {
+        if let EventBody::ApprovalRequested { item, .. } = &event.body {
+            asked.push(*item);
+        }
+        if let EventBody::ApprovalResolved { item, .. } = &event.body {
+            answered.push(*item);
+        }
+    }
+    asked.sort_unstable();
+    answered.sort_unstable();
+    assert_eq!(asked, answered, "questions, and their answers");
+}
+
+/// L2: a call that was asked about starts only after it was allowed, and every call only after it was made.
+fn nothing_runs_before_its_word(events: &[Event]) {
+    let (mut made, mut open) = (BTreeSet::new(), BTreeMap::new());
+    for event in events {
+        match &event.body {
+            EventBody::ToolCallRequested { item, .. } => {
+                made.insert(*item);
+            }
+            EventBody::ApprovalRequested { item, calls, .. } => {
+                open.extend(calls.iter().map(|call| (*call, *item)));
+            }
+            EventBody::ApprovalResolved {
+                item,
+                resolution: Resolution::AllowedOnce | Resolution::AllowedForSession,
+            } => open.retain(|_, question| question != item),
+            EventBody::ToolCallStarted { item } => {
+                assert!(made.contains(item), "{event:?}: nobody asked for it");
+                assert!(!open.contains_key(item), "{event:?}: it was not allowed");
+            }
+            _ => {}
+        }
+    }
 }
 
 fn nobody_needed_the_backstop(events: &[Event]) {

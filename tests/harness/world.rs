@@ -199,6 +199,21 @@ impl World {
         session
     }
 
+    /// Adds a server and begins a conversation with it whose tools see the files below a folder.
+    pub async fn begin_in(&self, server: &ModelServer, folder: &Path, text: &str) -> SessionId {
+        self.add(server.provider()).await;
+        let session = SessionId::from_bits(random_u128());
+        let folder = folder.to_str().expect("a folder with a plain name");
+        let op = Op::StartSession {
+            session,
+            model: server.model(),
+            text: text.to_owned(),
+            folder: Some(folder.to_owned()),
+        };
+        self.submit(op).await.expect("the conversation begins");
+        session
+    }
+
     /// Goes on with a conversation.
     pub async fn say(&self, session: SessionId, text: &str) -> TurnId {
         let op = Op::SendMessage {

@@ -12,13 +12,16 @@
     reason = "a random story prints its seed, and the mutants their verdicts"
 )]
 
+mod approving;
 mod asking;
 mod conversation;
 mod failing;
+mod failing_over;
 mod folder;
 mod following;
 mod killed;
 mod killed_at;
+mod making_room;
 mod recorded;
 
 mod mutants;

@@ -14,7 +14,7 @@ use crate::{
 
 /// Shares of what fits, in percent. What is left is for the summary itself and the answer.
 const RECENT_PERCENT: u64 = 25;
-const SOURCE_PERCENT: u64 = 50;
+const SOURCE_PERCENT: u64 = 75;
 const RUNNING_PERCENT: u64 = 50;
 
 /// What fits, in percent of what did not, when the server does not say.

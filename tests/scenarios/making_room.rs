@@ -1,0 +1,114 @@
+//! A conversation that outgrew its model is summed up once, by the model itself, and nothing is lost or left out in silence.
+
+use protocol::{Dialect, EventBody};
+use tests::{
+    model_server::{Answer, DIALECTS, ModelServer, Script},
+    sentinel::Sentinel,
+    verdict::judge,
+    world::World,
+};
+
+fn too_long(dialect: Dialect) -> Script {
+    Script::error(
+        dialect,
+        400,
+        "request (1531 tokens) exceeds the available context size (1024 tokens)",
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_older_part_is_summed_up_and_the_turn_goes_on() {
+    for dialect in DIALECTS {
+        let (server, world) = (ModelServer::start(dialect), World::new().await);
+        let (old, summary) = (Sentinel::new("old"), Sentinel::new("summary"));
+        server.script(Answer::whole(
+            dialect,
+            &format!("{} {old}", "kelp ".repeat(100)),
+        ));
+        server.script(too_long(dialect));
+        server.script(Answer::whole(dialect, &format!("They spoke of {summary}.")));
+        server.script(Answer::whole(dialect, "Twice a day."));
+        server.script(Answer::whole(dialect, "Yes."));
+        let session = world.begin(&server, "What is kelp?").await;
+        let window = world.page().await.follow(session);
+        window.until_idle().await;
+        world.say(session, "And the tides?").await;
+        window.sees("Twice a day.").await;
+        let text = window.until_idle().await;
+        assert_eq!(text.matches("compacted: ").count(), 1, "{text}");
+        assert_eq!(
+            old.count_in(&text),
+            1,
+            "the old answer is still there: {text}"
+        );
+
+        let asked = server.chat(3).await.conversation();
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        assert_eq!(old.count_in(&asked[0].1), 1, "{asked:?}");
+        let told = server.chat(4).await.conversation();
+        let roles: Vec<&str> = told.iter().map(|(role, _)| role.as_str()).collect();
+        assert_eq!(roles, ["system", "user"], "{told:?}");
+        assert_eq!(summary.count_in(&told[0].1), 1, "{told:?}");
+
+        // It stays so, and the conversation grows at its end only.
+        world.say(session, "Really?").await;
+        window.sees("model: Yes.").await;
+        window.until_idle().await;
+        let next = server.chat(5).await.conversation();
+        assert_eq!(next[..2], told[..], "{dialect:?}");
+        assert_eq!(server.counters().chats, 5);
+        judge(&world, session, &[&window]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_or_empty_summary_is_refused_and_nothing_is_left_out() {
+    for dialect in DIALECTS {
+        for cut in [
+            Answer::new(dialect)
+                .says("They spoke of")
+                .reaches_its_limit(),
+            Answer::new(dialect).says("   ").ends(),
+        ] {
+            let (server, world) = (ModelServer::start(dialect), World::new().await);
+            server.script(Answer::whole(dialect, &"kelp ".repeat(100)));
+            server.script(too_long(dialect));
+            server.script(cut);
+            let session = world.begin(&server, "What is kelp?").await;
+            let window = world.page().await.follow(session);
+            window.until_idle().await;
+            world.say(session, "And the tides?").await;
+            window.sees("And the tides?").await;
+            let text = window.until_idle().await;
+            assert!(text.ends_with("(failed: ContextOverflow)\n"), "{text}");
+            assert!(!text.contains("compacted"), "{text}");
+            assert_eq!(server.counters().chats, 3);
+            judge(&world, session, &[&window]).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_still_does_not_fit_is_given_up_not_summed_up_again() {
+    let dialect = Dialect::Ollama;
+    let (server, world) = (ModelServer::start(dialect), World::new().await);
+    server.script(Answer::whole(dialect, &"kelp ".repeat(100)));
+    server.script(too_long(dialect));
+    server.script(Answer::whole(dialect, "They spoke of kelp."));
+    server.script(too_long(dialect));
+    let session = world.begin(&server, "What is kelp?").await;
+    let window = world.page().await.follow(session);
+    window.until_idle().await;
+    world.say(session, "And the tides?").await;
+    window.sees("And the tides?").await;
+    let text = window.until_idle().await;
+    assert!(text.ends_with("(failed: ContextOverflow)\n"), "{text}");
+    assert_eq!(server.counters().chats, 4);
+    let compactions = world
+        .events(session)
+        .iter()
+        .filter(|event| matches!(event.body, EventBody::HistoryCompacted { .. }))
+        .count();
+    assert_eq!(compactions, 1);
+    judge(&world, session, &[&window]).await;
+}
