@@ -757,7 +757,8 @@ impl Session {
         answer: Answer,
     ) -> Result<Receipt, ErrorReport> {
         let is_open = self.head.open_turn == Some(turn)
-            && self.head.questions.iter().any(|(open, _)| *open == item);
+            && self.head.questions.iter().any(|(open, _)| *open == item)
+            || mutated!(self.shared.harness, AnyAnswerCounts);
         if !is_open {
             return Err(self.already_answered(turn, item).await?);
         }
@@ -942,7 +943,7 @@ impl Session {
     }
 
     fn must_be_at(&self, expected_tip: Seq) -> Result<(), ErrorReport> {
-        if self.head.tip == Some(expected_tip) {
+        if self.head.tip == Some(expected_tip) || mutated!(self.shared.harness, NoExpectedHead) {
             return Ok(());
         }
         Err(ErrorReport::new(
