@@ -4,7 +4,9 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use engine::{Config, Engine, Harness, OpenError, Reader, clock::SystemClock, mutant::Mutant};
+use engine::{
+    Config, Engine, Harness, LogFaults, OpenError, Reader, clock::SystemClock, mutant::Mutant,
+};
 use protocol::{
     Event, InterruptedWhy, ModelRef, Op, OpId, Phase, Provider, Receipt, SessionId, StreamId,
     TimeLimits, TurnId,
@@ -31,6 +33,8 @@ pub struct World {
     dir: TempDir,
     pub clock: TestClock,
     pub line: Line,
+    /// What its disk does.
+    pub faults: LogFaults,
     pub limits: TimeLimits,
     /// Where the engine can be held.
     pub gates: EngineGates,
@@ -62,6 +66,7 @@ impl World {
             dir: tempfile::tempdir().expect("a data folder"),
             clock: TestClock::default(),
             line: Line::default(),
+            faults: LogFaults::default(),
             limits: product.limits,
             gates: EngineGates::default(),
             mutant: None,
@@ -112,6 +117,7 @@ impl World {
                 Time::Test => Arc::new(self.clock.clone()),
                 Time::Real => Arc::new(SystemClock::new()),
             },
+            faults: self.faults.clone(),
             limits: self.limits,
             ..Config::new(self.data_dir())
         }

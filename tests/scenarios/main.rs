@@ -20,6 +20,7 @@ mod following;
 mod killed;
 mod killed_at;
 mod recorded;
+mod storage;
 
 mod mutants;
 

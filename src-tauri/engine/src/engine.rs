@@ -32,8 +32,8 @@ use crate::{
     health::Health,
     lock::FolderLock,
     log::{
-        Append, Commit, Derived, Durability, EventLog, LogCounters, OpDigest, OpStamp, OpenError,
-        PageLimit, ReadError,
+        Append, Commit, Derived, Durability, EventLog, How, LOCK_WAIT, LogCounters, OpDigest,
+        OpStamp, OpenError, PageLimit, ReadError,
     },
     mint::Mint,
     mutant::mutated,
@@ -58,6 +58,11 @@ pub struct Config {
     pub limits: TimeLimits,
     /// What a test holds of it; empty in the product.
     pub harness: Harness,
+    /// How long another program's lock on the database is waited for.
+    pub lock_wait: Duration,
+    /// What a test wants the disk to do.
+    #[cfg(feature = "faults")]
+    pub faults: crate::log::LogFaults,
 }
 
 impl Config {
@@ -69,6 +74,9 @@ impl Config {
             keys: Arc::new(NoKeys),
             limits: TimeLimits::default(),
             harness: Harness::default(),
+            lock_wait: LOCK_WAIT,
+            #[cfg(feature = "faults")]
+            faults: crate::log::LogFaults::default(),
         }
     }
 }
@@ -186,8 +194,13 @@ impl Engine {
             keys,
             limits,
             harness,
+            lock_wait,
+            #[cfg(feature = "faults")]
+            faults,
         } = config;
         announce_test_build();
+        #[cfg(not(feature = "faults"))]
+        let faults = crate::log::LogFaults;
         let mint = Mint::new();
         let boot = Boot::from_bits(mint.bits());
         let gateway = Gateway::new(Arc::clone(&clock), keys)
@@ -198,8 +211,15 @@ impl Engine {
         let log_dir = data_dir.clone();
         let log_harness = harness.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            let lock = FolderLock::take(&log_dir)?;
-            let log = EventLog::open(&log_dir, log_clock, boot, log_harness)?;
+            let mut lock = FolderLock::take(&log_dir)?;
+            let how = How {
+                boot,
+                now: log_clock.wall(),
+                lock_wait,
+                was_used: lock.was_used(),
+            };
+            let log = EventLog::open(&log_dir, log_clock, how, faults, log_harness)?;
+            lock.remember(log.id());
             Ok::<_, OpenError>((lock, log))
         });
         let (lock, log) = opened

@@ -3,6 +3,8 @@
 //! Invariant: the predicate is "no terminal event", never a status column, so nothing that a bug wrote into a cache can
 //! hide an open turn. Idempotent; each turn is closed in one transaction, so a crash in here loses nothing.
 
+use std::path::PathBuf;
+
 use protocol::{
     Boot, Effect, EventBody, InterruptedWhy, ItemBody, ItemId, OutcomeKind, Resolution, StreamId,
     Timestamp, ToolOutcome, ToolState, TurnId, TurnOutcome, TurnView,
@@ -10,7 +12,9 @@ use protocol::{
 use rusqlite::{Connection, TransactionBehavior, params};
 use transcript::fold_turn;
 
-use super::{Append, Commit, CommitError, Derived, OpenError, codec, reader, writer};
+use super::{
+    Append, Commit, CommitError, Derived, FILE_NAME, OpenError, StorageError, codec, reader, writer,
+};
 use crate::{Harness, gate::gate_blocking, mutant::mutated};
 
 pub(super) fn run(
@@ -19,7 +23,12 @@ pub(super) fn run(
     now: Timestamp,
     harness: &Harness,
 ) -> Result<(), OpenError> {
-    let storage = |e| OpenError::Recovery(CommitError::Storage(std::sync::Arc::new(e)));
+    let path = PathBuf::from(db.path().unwrap_or(FILE_NAME));
+    let storage = |e| {
+        OpenError::Recovery(CommitError::Storage(std::sync::Arc::new(
+            StorageError::from(e).at(&path),
+        )))
+    };
     index_turns(db).map_err(storage)?;
     // Turns found here belong to other boots: this one has started none yet.
     for (key, session, turn) in open_turns(db).map_err(storage)? {
