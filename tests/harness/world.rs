@@ -2,7 +2,14 @@
 //!
 //! Invariant: the engine is the product's own, made by its own factory; the world only passes in what is passed in.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use engine::{
     Config, Engine, Harness, LogFaults, OpenError, Reader, clock::SystemClock, mutant::Mutant,
@@ -35,6 +42,8 @@ pub struct World {
     pub line: Line,
     /// What its disk does.
     pub faults: LogFaults,
+    /// How many bytes that disk says are free.
+    pub free_bytes: Arc<AtomicU64>,
     pub limits: TimeLimits,
     /// Where the engine can be held.
     pub gates: EngineGates,
@@ -67,6 +76,7 @@ impl World {
             clock: TestClock::default(),
             line: Line::default(),
             faults: LogFaults::default(),
+            free_bytes: Arc::new(AtomicU64::new(u64::MAX)),
             limits: product.limits,
             gates: EngineGates::default(),
             mutant: None,
@@ -118,6 +128,10 @@ impl World {
                 Time::Real => Arc::new(SystemClock::new()),
             },
             faults: self.faults.clone(),
+            free_space: {
+                let free = Arc::clone(&self.free_bytes);
+                Arc::new(move |_| Ok(free.load(Ordering::Relaxed)))
+            },
             limits: self.limits,
             ..Config::new(self.data_dir())
         }

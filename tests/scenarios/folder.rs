@@ -126,6 +126,15 @@ async fn the_database_itself_refuses_to_rewrite_history() {
             "{what}: {refused:?}"
         );
     }
+    let answer = |item: i64| {
+        raw.execute(
+            "INSERT INTO events (stream, seq, turn, item, kind, at, body)
+             SELECT stream, 1 + max(seq), 1, ?1, 'ApprovalResolved', 0, '{}' FROM events WHERE stream = 1",
+            [item],
+        )
+    };
+    answer(2).unwrap();
+    assert!(answer(2).is_err(), "a second answer to an approval");
     let open = "INSERT INTO open_turns (stream, turn) SELECT max(stream), ?1 FROM streams";
     raw.execute(open, [7]).unwrap();
     assert!(

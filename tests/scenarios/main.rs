@@ -14,6 +14,7 @@
 
 mod asking;
 mod conversation;
+mod damaged;
 mod failing;
 mod folder;
 mod following;

@@ -1,9 +1,9 @@
 //! The disk: whichever write fails, and however long one takes, nothing is seen that is not kept, and every turn gets
 //! the end it was to have.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
-use engine::{Fault, WriteStep, gate::Gate};
+use engine::{BackupError, Fault, Room, WriteStep, clock::Clock, gate::Gate};
 use protocol::{
     Dialect, ErrorCode, InterruptedWhy, Op, OpId, Phase, Receipt, SessionId, Status, StopReason,
     StreamId, TurnOutcome,
@@ -318,4 +318,95 @@ async fn a_read_that_fails_is_said_and_the_next_one_is_right() {
         .await
         .expect("the disk reads again");
     assert!(world.engine().counters().log.failed_reads >= 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_little_room_ends_a_turn_while_its_end_can_still_be_kept_and_none_begins() {
+    const MB: u64 = 1024 * 1024;
+    let server = ModelServer::start(DIALECT);
+    let world = World::new().await;
+    server.script(
+        Answer::new(DIALECT)
+            .says("One ")
+            .gate("more")
+            .says("two ")
+            .goes_silent(),
+    );
+    let session = world.begin(&server, "Count.").await;
+    let window = world.page().await.follow(session);
+    window.sees("model: One").await;
+    assert_eq!(world.engine().counters().log.low_room, 0);
+
+    // Low: counted, and all goes on.
+    world.free_bytes.store(300 * MB, Ordering::Relaxed);
+    world.clock.advance(Duration::from_secs(6));
+    assert_eq!(world.engine().room(), Room::Low { free: 300 * MB });
+    assert_eq!(world.engine().counters().log.low_room, 1);
+
+    // Too low: the running turn ends, and says why.
+    world.free_bytes.store(30 * MB, Ordering::Relaxed);
+    world.clock.advance(Duration::from_secs(6));
+    server.pass("more").await;
+    let text = window.until_idle().await;
+    assert_eq!(
+        text,
+        "you: Count.\nmodel: One two \n(interrupted: StorageFailed)\n"
+    );
+    judge(&world, session, &[&window]).await;
+
+    let text = "And then?".to_owned();
+    let op = Op::SendMessage { session, text };
+    let Err(Missed::Refused(report)) = world.submit(op).await else {
+        panic!("a turn began that has no room for its end")
+    };
+    assert_eq!(report.code, ErrorCode::StorageFailed);
+    assert!(report.message.contains("nly 30 MB are free"), "{report:?}");
+    let dir = world.data_dir().display().to_string();
+    assert!(report.message.contains(&dir), "{report:?}");
+
+    world.free_bytes.store(3_000 * MB, Ordering::Relaxed);
+    world.clock.advance(Duration::from_secs(6));
+    server.script(Answer::whole(DIALECT, "Three."));
+    world.say(session, "And then?").await;
+    window.sees("Three.").await;
+    window.until_idle().await;
+    judge(&world, session, &[&window]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_is_made_in_the_middle_of_an_answer_and_opens_as_what_was_there() {
+    let server = ModelServer::start(DIALECT);
+    let world = World::new().await;
+    server.script(
+        Answer::new(DIALECT)
+            .says("Half ")
+            .gate("half")
+            .says("and whole.")
+            .ends(),
+    );
+    let session = world.begin(&server, "Go on.").await;
+    let window = world.page().await.follow(session);
+    window.sees("model: Half").await;
+    let now = world.clock.wall();
+    let made = engine::backup(world.data_dir(), None, now).expect("a backup");
+    assert!(
+        made.starts_with(world.data_dir().join("backups")),
+        "{made:?}"
+    );
+    let named = world.data_dir().join("copy.db");
+    engine::backup(world.data_dir(), Some(&named), now).expect("a backup where it was said");
+    let again = engine::backup(world.data_dir(), Some(&named), now);
+    assert!(
+        matches!(again, Err(BackupError::Exists { .. })),
+        "{again:?}"
+    );
+    server.pass("half").await;
+    window.until_idle().await;
+
+    let mut restored = World::without_engine();
+    std::fs::copy(&made, restored.data_dir().join("holdfast.sqlite3")).unwrap();
+    restored.open().await;
+    let text = restored.page().await.follow(session).until_idle().await;
+    assert_eq!(text, "you: Go on.\nmodel: Half \n(interrupted: Crash)\n");
+    restored.quit().await;
 }

@@ -31,9 +31,12 @@ mod mint;
 
 pub use engine::{Config, Counters, Engine, canonical_data_dir};
 pub use harness::Harness;
-pub use log::{BackupError, CommitError, LogCounters, OpenError, ReadError, StorageError, Trouble};
+pub use log::{
+    BackupError, CommitError, FreeSpace, LogCounters, OpenError, READ_LOCK_WAIT, ReadError, Room,
+    StorageError, Trouble, backup,
+};
 #[cfg(feature = "faults")]
-pub use log::{Fault, LogFaults, MigrationStep, RefusedWrite, WriteStep};
+pub use log::{Fault, LogFaults, RefusedWrite, WriteStep};
 pub use reader::Reader;
 pub use session::sentence;
 

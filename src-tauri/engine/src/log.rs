@@ -13,6 +13,7 @@ pub(crate) mod faults;
 mod migration;
 mod reader;
 mod recovery;
+mod room;
 mod salvage;
 mod soundness;
 mod storage_error;
@@ -26,24 +27,26 @@ use std::{
 };
 
 use protocol::{
-    Boot, Cursor, EventBody, ItemId, LogId, ModelRef, OpId, Origin, Receipt, Resolution, Seq,
-    SessionId, StreamId, Timestamp, TitleBy, TurnId,
+    Boot, Cursor, EventBody, ItemId, LogId, ModelRef, OpId, Origin, Receipt, Resolution, Salvage,
+    Seq, SessionId, StreamId, Timestamp, TitleBy, TurnId,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{Harness, clock::Clock};
 
-pub use backup::BackupError;
+pub use backup::{BackupError, backup};
 pub use database::OpenError;
+pub use database::READ_LOCK_WAIT;
 pub(crate) use database::{FILE_NAME, LOCK_WAIT};
 #[cfg(not(feature = "faults"))]
 pub(crate) use faults::LogFaults;
 #[cfg(feature = "faults")]
-pub use faults::{Fault, LogFaults, MigrationStep, RefusedWrite, WriteStep};
+pub use faults::{Fault, LogFaults, RefusedWrite, WriteStep};
 pub(crate) use reader::{PageLimit, Reads, Snapshot};
 pub(crate) use recovery::ends_of_open_calls;
-pub(crate) use salvage::Salvaged;
+pub(crate) use room::RoomWatch;
+pub use room::{FreeSpace, Room};
 pub use storage_error::{StorageError, Trouble};
 
 /// How many commits may wait for the writer. Full: whoever wants to commit waits, a turn stops reading its socket,
@@ -360,6 +363,10 @@ pub struct LogCounters {
     pub salvaged_events: u64,
     /// Copies made by this engine: before a migration, or because somebody asked.
     pub backups: u64,
+    /// Turns that an earlier run left open and that were closed when this engine was opened.
+    pub recovered_turns: u64,
+    /// How often the disk was found to be filling up.
+    pub low_room: u64,
 }
 
 /// The counters, shared by everyone who counts.
@@ -387,6 +394,7 @@ struct Inner {
     heads: Arc<Heads>,
     reads: Reads,
     counters: Counts,
+    room: RoomWatch,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -413,7 +421,6 @@ impl Heads {
 }
 
 /// How to open a log.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     /// This run.
     pub(crate) boot: Boot,
@@ -423,22 +430,20 @@ pub(crate) struct How {
     pub(crate) lock_wait: Duration,
     /// Whether this folder held a log before.
     pub(crate) was_used: bool,
+    /// Asks how much room there is.
+    pub(crate) free_space: FreeSpace,
 }
 
 /// A database that is ready to be written.
 struct Opening {
     connection: rusqlite::Connection,
     backups: u64,
-    salvaged: Option<Salvaged>,
+    recovered: u64,
+    salvaged: Option<Salvage>,
 }
 
 /// Opens the database; a damaged one is salvaged first.
-fn opened(
-    dir: &Path,
-    faults: &LogFaults,
-    how: &How,
-    harness: &Harness,
-) -> Result<Opening, OpenError> {
+fn opened(dir: &Path, how: &How, harness: &Harness) -> Result<Opening, OpenError> {
     let path = dir.join(FILE_NAME);
     let not_salvaged = |found, source| OpenError::NotSalvaged {
         path: path.clone(),
@@ -446,7 +451,7 @@ fn opened(
         source,
     };
     salvage::resume(dir).map_err(|e| not_salvaged("a salvage was cut off".to_owned(), e))?;
-    let error = match opened_sound(dir, faults, how, harness) {
+    let error = match opened_sound(dir, how, harness) {
         Ok(opening) => return Ok(opening),
         Err(error) => error,
     };
@@ -458,7 +463,7 @@ fn opened(
         salvage::run(dir, found.clone(), how.now).map_err(|e| not_salvaged(found.clone(), e))?;
     tracing::warn!(?salvaged, "a new database took the damaged one's place");
     damage::forget(dir);
-    match opened_sound(dir, faults, how, harness) {
+    match opened_sound(dir, how, harness) {
         Ok(opening) => Ok(Opening {
             salvaged: Some(salvaged),
             ..opening
@@ -470,12 +475,7 @@ fn opened(
     }
 }
 
-fn opened_sound(
-    dir: &Path,
-    faults: &LogFaults,
-    how: &How,
-    harness: &Harness,
-) -> Result<Opening, OpenError> {
+fn opened_sound(dir: &Path, how: &How, harness: &Harness) -> Result<Opening, OpenError> {
     let path = dir.join(FILE_NAME);
     if how.was_used && path.exists() && !database::has_bytes(&path) {
         return Err(database::corrupt(&path, "it is empty, and was not before"));
@@ -490,15 +490,16 @@ fn opened_sound(
     let database::Opened {
         mut connection,
         backups,
-    } = database::open_to_write(dir, how.now, how.lock_wait, faults)?;
+    } = database::open_to_write(dir, how.now, how.lock_wait, harness)?;
     soundness::check(&connection, dir)?;
     database::log_id(&connection)?;
-    recovery::run(&mut connection, how.boot, how.now, harness)?;
+    let recovered = recovery::run(&mut connection, how.boot, how.now, harness)?;
     database::settle(&connection).map_err(|e| database::worded(&path, e))?;
     damage::forget(dir);
     Ok(Opening {
         connection,
         backups,
+        recovered,
         salvaged: None,
     })
 }
@@ -518,23 +519,32 @@ impl EventLog {
         let Opening {
             connection,
             backups,
+            recovered,
             salvaged,
-        } = opened(dir, &faults, &how, &harness)?;
+        } = opened(dir, &how, &harness)?;
         let id = database::log_id(&connection)?;
         let (requests, inbox) = mpsc::channel(WRITER_QUEUE);
         let heads = Arc::new(Heads::default());
         let counters = Counts::default();
         counters.add(|count| {
             count.backups = backups;
+            count.recovered_turns = recovered;
             count.salvaged_events = salvaged.as_ref().map_or(0, |salvaged| salvaged.events);
         });
         let reads = Reads::new(dir, counters.clone(), faults.clone());
+        let room = RoomWatch::new(
+            dir,
+            Arc::clone(&how.free_space),
+            Arc::clone(&clock),
+            counters.clone(),
+        );
         let writer = writer::Writer::new(writer::Tools {
             connection,
             dir: dir.to_owned(),
             clock,
             heads: Arc::clone(&heads),
             counters: counters.clone(),
+            room: room.clone(),
             faults,
             harness,
         });
@@ -549,6 +559,7 @@ impl EventLog {
             heads,
             reads,
             counters,
+            room,
             thread: Mutex::new(Some(thread)),
         })))
     }
@@ -563,6 +574,21 @@ impl EventLog {
 
     pub(crate) fn counters(&self) -> LogCounters {
         self.0.counters.now()
+    }
+
+    /// Size of the database and its write-ahead log.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.reads.bytes()
+    }
+
+    /// The newest copy in the folder of backups, by name.
+    pub(crate) fn last_backup(&self) -> Option<String> {
+        self.0.reads.last_backup()
+    }
+
+    /// How much room the disk has.
+    pub(crate) fn room(&self) -> &RoomWatch {
+        &self.0.room
     }
 
     /// The readers' side.

@@ -193,6 +193,11 @@ impl Session {
         if self.head.open_turn != Some(turn) {
             return Err(NotRecorded);
         }
+        if self.shared.log.room().refusal().is_some() {
+            // What is asked for is still written, and so is the end: there is room for both.
+            self.shared
+                .cancel(self.id, Some(turn), turn::Cause::StorageFailed);
+        }
         let bodies = self.still_to_say(bodies);
         // A tool call is synced before the tool runs, and a question before it is asked; text is not worth a sync.
         let is_of_consequence = bodies.iter().any(|b| {
@@ -989,6 +994,12 @@ impl Session {
                 ErrorCode::ShuttingDown,
                 "Holdfast is closing.",
             ));
+        }
+        if let Some(no_room) = self.shared.log.room().refusal() {
+            return Err(
+                ErrorReport::new(ErrorCode::StorageFailed, sentence(&no_room.to_string()))
+                    .with_remedy("make room on that disk and try again"),
+            );
         }
         let listed = self
             .shared

@@ -11,7 +11,7 @@ use std::{
 use protocol::Timestamp;
 use rusqlite::Connection;
 
-use super::{StorageError, database};
+use super::{StorageError, Trouble, damage, database};
 
 /// Where copies are kept unless somebody says otherwise.
 const FOLDER: &str = "backups";
@@ -34,6 +34,9 @@ pub enum BackupError {
         #[source]
         source: io::Error,
     },
+    /// The database could not be opened.
+    #[error(transparent)]
+    NotOpened(Box<super::OpenError>),
     /// The database could not be read, or the copy not written.
     #[error("{0}")]
     Storage(#[source] StorageError),
@@ -51,9 +54,52 @@ impl BackupError {
     pub(super) fn storage(&self) -> Option<&StorageError> {
         match self {
             Self::Storage(error) => Some(error),
-            Self::Exists { .. } | Self::Place { .. } | Self::Unsound { .. } => None,
+            Self::Exists { .. }
+            | Self::Place { .. }
+            | Self::NotOpened(_)
+            | Self::Unsound { .. } => None,
         }
     }
+}
+
+/// Copies the database of a data folder, also while an engine has it open: to `to`, or into the folder of backups.
+/// Blocking. Says where the copy is.
+///
+/// # Errors
+/// [`BackupError`]; then there is no copy.
+pub fn backup(dir: &Path, to: Option<&Path>, now: Timestamp) -> Result<PathBuf, BackupError> {
+    let database = dir.join(database::FILE_NAME);
+    let made = copy(dir, &database, to, now);
+    if let Err(BackupError::Storage(error)) = &made
+        && error.trouble() == Trouble::Damaged
+    {
+        damage::note(dir, &error.to_string());
+    }
+    made
+}
+
+fn copy(
+    dir: &Path,
+    database: &Path,
+    to: Option<&Path>,
+    now: Timestamp,
+) -> Result<PathBuf, BackupError> {
+    let connection =
+        database::open_to_read(dir).map_err(|e| BackupError::NotOpened(Box::new(e)))?;
+    // The copy is the only thing that is written.
+    connection
+        .execute_batch("PRAGMA query_only = OFF")
+        .map_err(|e| storage(database, e))?;
+    let Some(to) = to else {
+        return beside(&connection, database, "holdfast", now);
+    };
+    let place = |source| BackupError::Place {
+        path: to.to_owned(),
+        source,
+    };
+    let to = std::path::absolute(to).map_err(place)?;
+    write(&connection, database, &to)?;
+    Ok(to)
 }
 
 /// Copies into the folder of backups beside the database; the name says why and when.
@@ -78,6 +124,19 @@ pub(super) fn beside(
     }
     write(connection, database, &to)?;
     Ok(to)
+}
+
+/// The newest copy in the folder of backups.
+pub(super) fn newest(dir: &Path) -> Option<String> {
+    // A folder that is not there holds no copy, and one that cannot be read shows none.
+    let entries = fs::read_dir(dir.join(FOLDER)).ok()?;
+    let copies = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let name = entry.file_name().into_string().ok()?;
+        let made = entry.metadata().ok()?.modified().ok()?;
+        name.ends_with(".sqlite3").then_some((made, name))
+    });
+    copies.max().map(|(_, name)| name)
 }
 
 /// Copies to `to`.

@@ -13,9 +13,10 @@ use protocol::{LogId, Timestamp};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, config::DbConfig};
 
 use super::{
-    BackupError, CommitError, LogFaults, StorageError, Trouble,
+    BackupError, CommitError, StorageError, Trouble,
     migration::{self, MIGRATIONS},
 };
+use crate::Harness;
 
 /// The database's name in the data folder.
 pub(crate) const FILE_NAME: &str = "holdfast.sqlite3";
@@ -32,7 +33,7 @@ pub(crate) const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// How long a reader waits: a write-ahead log keeps readers and writers apart, so only a program that wants the file
 /// for itself is in the way, and it may want it for hours.
-pub(crate) const READ_LOCK_WAIT: Duration = Duration::from_secs(1);
+pub const READ_LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// How much of a write-ahead log may pile up before its pages move into the database.
 const CHECKPOINT_PAGES: u32 = 4_000;
@@ -161,7 +162,7 @@ pub(super) fn open_to_write(
     dir: &Path,
     now: Timestamp,
     lock_wait: Duration,
-    faults: &LogFaults,
+    harness: &Harness,
 ) -> Result<Opened, OpenError> {
     let path = dir.join(FILE_NAME);
     let words = |error: rusqlite::Error| worded(&path, error);
@@ -195,7 +196,7 @@ pub(super) fn open_to_write(
         version.number(),
         MIGRATIONS,
         now,
-        faults,
+        harness,
     )?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(Opened {

@@ -25,28 +25,9 @@ pub enum WriteStep {
     Commit,
 }
 
-/// A point in a migration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    not(feature = "faults"),
-    expect(unreachable_pub, reason = "a test names it, and then it is reachable")
-)]
-pub enum MigrationStep {
-    /// There is something to do.
-    Begin,
-    /// The copy is made.
-    BackedUp,
-    /// A step's statements have run.
-    Applied,
-    /// And its number is set.
-    Numbered,
-    /// And both are committed.
-    Committed,
-}
-
 #[cfg(not(feature = "faults"))]
 mod absent {
-    use super::{MigrationStep, WriteStep};
+    use super::WriteStep;
     use crate::log::Append;
 
     /// No faults: the product's.
@@ -63,8 +44,6 @@ mod absent {
         pub(crate) fn rows_read(&self) -> rusqlite::Result<()> {
             Ok(())
         }
-
-        pub(crate) fn migration(&self, _: MigrationStep) {}
     }
 }
 
@@ -75,7 +54,7 @@ mod real {
     use rusqlite::ffi;
     use tokio::sync::watch;
 
-    use super::{MigrationStep, WriteStep};
+    use super::WriteStep;
     use crate::log::Append;
 
     /// What the disk says.
@@ -133,7 +112,6 @@ mod real {
         read_fault: Option<Fault>,
         hold_write: bool,
         hold_read: bool,
-        hold_migration: Option<MigrationStep>,
     }
 
     #[derive(Clone, Copy, Debug)]
@@ -221,11 +199,6 @@ mod real {
             self.state().hold_read = true;
         }
 
-        /// A migration waits at `step` until [`LogFaults::release`].
-        pub fn hold_migration(&self, step: MigrationStep) {
-            self.state().hold_migration = Some(step);
-        }
-
         /// Ready when what is to be held is held: the nth that ever was.
         pub async fn arrived(&self, nth: u64) {
             let mut arrived = self.0.arrived.subscribe();
@@ -238,7 +211,6 @@ mod real {
             let mut state = self.state();
             state.hold_write = false;
             state.hold_read = false;
-            state.hold_migration = None;
             drop(state);
             self.0.released.notify_all();
         }
@@ -283,10 +255,6 @@ mod real {
             let state = self.state();
             let state = self.held(state, |state| state.hold_read);
             state.read_fault.map_or(Ok(()), |fault| Err(fault.error()))
-        }
-
-        pub(crate) fn migration(&self, step: MigrationStep) {
-            drop(self.held(self.state(), |state| state.hold_migration == Some(step)));
         }
 
         fn held<'a>(

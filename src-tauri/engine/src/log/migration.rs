@@ -9,10 +9,10 @@ use protocol::Timestamp;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{
-    LogFaults, OpenError, backup,
+    OpenError, backup,
     database::{APPLICATION_ID, worded},
-    faults::MigrationStep,
 };
+use crate::{Harness, gate::gate_blocking};
 
 /// Schema versions, oldest first.
 pub(super) const MIGRATIONS: &[&str] = &[
@@ -27,22 +27,22 @@ pub(super) fn run(
     from: i64,
     steps: &[&str],
     now: Timestamp,
-    faults: &LogFaults,
+    harness: &Harness,
 ) -> Result<u64, OpenError> {
     let done = usize::try_from(from).unwrap_or(0);
     let mut backups = 0;
     if done > 0 && done < steps.len() {
-        faults.migration(MigrationStep::Begin);
+        gate_blocking!(harness, MigrationBegins);
         let name = format!("before-schema-{}", steps.len());
         backup::beside(connection, path, &name, now).map_err(|source| OpenError::Backup {
             path: path.to_owned(),
             source,
         })?;
         backups = 1;
-        faults.migration(MigrationStep::BackedUp);
+        gate_blocking!(harness, MigrationBackedUp);
     }
     for (index, script) in steps.iter().enumerate().skip(done) {
-        step(connection, index, script, faults).map_err(|error| worded(path, error))?;
+        step(connection, index, script, harness).map_err(|error| worded(path, error))?;
     }
     Ok(backups)
 }
@@ -51,11 +51,11 @@ fn step(
     connection: &mut Connection,
     index: usize,
     script: &str,
-    faults: &LogFaults,
+    harness: &Harness,
 ) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute_batch(script)?;
-    faults.migration(MigrationStep::Applied);
+    gate_blocking!(harness, MigrationApplied);
     if index == 0 {
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.execute(
@@ -64,9 +64,9 @@ fn step(
         )?;
     }
     transaction.pragma_update(None, "user_version", index as i64 + 1)?;
-    faults.migration(MigrationStep::Numbered);
+    gate_blocking!(harness, MigrationNumbered);
     transaction.commit()?;
-    faults.migration(MigrationStep::Committed);
+    gate_blocking!(harness, MigrationCommitted);
     Ok(())
 }
 
@@ -86,14 +86,14 @@ mod tests {
 
     fn at(path: &Path, from: i64, steps: &[&str]) -> (Connection, Result<u64, OpenError>) {
         let mut connection = Connection::open(path).unwrap();
-        let faults = LogFaults::default();
+        let harness = Harness::default();
         let done = run(
             &mut connection,
             path,
             from,
             steps,
             Timestamp::default(),
-            &faults,
+            &harness,
         );
         (connection, done)
     }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use protocol::{
-    Effect, Event, ItemBody, ItemId, OpId, Receipt, Seq, SessionId, StreamId, ToolState,
-    TurnId, TurnView,
+    Effect, Event, ItemBody, ItemId, OpId, Receipt, Seq, SessionId, StreamId, ToolState, TurnId,
+    TurnView,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use transcript::fold_turn;
@@ -175,6 +175,16 @@ impl Reads {
                 }
             }),
         }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        let file = self.0.dir.join(database::FILE_NAME);
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+        size(&file) + size(&database::write_ahead_log(&file))
+    }
+
+    pub(super) fn last_backup(&self) -> Option<String> {
+        super::backup::newest(&self.0.dir)
     }
 
     pub(crate) async fn count(&self, stream: StreamId) -> Result<u64, ReadError> {

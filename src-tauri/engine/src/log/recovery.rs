@@ -17,12 +17,13 @@ use super::{
 };
 use crate::{Harness, gate::gate_blocking, mutant::mutated};
 
+/// Says how many turns it closed.
 pub(super) fn run(
     db: &mut Connection,
     boot: Boot,
     now: Timestamp,
     harness: &Harness,
-) -> Result<(), OpenError> {
+) -> Result<u64, OpenError> {
     let path = PathBuf::from(db.path().unwrap_or(FILE_NAME));
     let storage = |e| {
         OpenError::Recovery(CommitError::Storage(std::sync::Arc::new(
@@ -30,6 +31,7 @@ pub(super) fn run(
         )))
     };
     index_turns(db).map_err(storage)?;
+    let mut closed = 0;
     // Turns found here belong to other boots: this one has started none yet.
     for (key, session, turn) in open_turns(db).map_err(storage)? {
         if mutated!(harness, NoRecovery) {
@@ -47,6 +49,7 @@ pub(super) fn run(
         writer::append_all(&transaction, &commit, now).map_err(OpenError::Recovery)?;
         gate_blocking!(harness, RecoveryHalfWritten);
         transaction.commit().map_err(storage)?;
+        closed += 1;
         gate_blocking!(harness, RecoveryOneClosed);
         tracing::warn!(%session, %turn, "a turn that the last run left open is now interrupted");
     }
@@ -55,7 +58,7 @@ pub(super) fn run(
         params![boot.bits().to_be_bytes(), now.millis()],
     )
     .map_err(storage)?;
-    Ok(())
+    Ok(closed)
 }
 
 /// Makes the index of turns anew if it lacks any.

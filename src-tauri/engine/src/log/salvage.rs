@@ -14,16 +14,19 @@ use std::{
     path::Path,
 };
 
-use protocol::{EventBody, LogId, OutcomeKind, SessionId, SessionState, Timestamp, TurnId};
+use protocol::{
+    EventBody, LogId, OutcomeKind, Salvage, SessionId, SessionState, Timestamp, TurnId,
+};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::de::IgnoredAny;
 use transcript::{Follow, Library};
 
 use super::{
-    LogFaults, OpenError, StorageError, backup, codec,
+    OpenError, StorageError, backup, codec,
     database::{self, FILE_NAME, PAGE_BYTES, beside, write_ahead_log},
     migration::{self, MIGRATIONS},
 };
+use crate::Harness;
 use pages::{Pages, Value};
 
 /// The new database while it is made, and when it is whole.
@@ -35,19 +38,6 @@ const LOST: &str = "EventLost";
 
 /// The longest run of lost events that is filled. A longer one is a number that was damaged, not that many events.
 const GAP_MAX: u64 = 1_000_000;
-
-/// What was saved from a damaged database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Salvaged {
-    /// The damaged file's name in the data folder.
-    pub(crate) kept_as: String,
-    /// What was wrong with it.
-    pub(crate) found: String,
-    /// Events saved.
-    pub(crate) events: u64,
-    /// Sessions they are from.
-    pub(crate) sessions: u64,
-}
 
 /// Why nothing could be saved.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +72,7 @@ pub(super) fn silent_damage(dir: &Path) -> io::Result<Option<String>> {
 }
 
 /// Saves what can be read of the database in `dir` into a new one, and puts that in its place.
-pub(super) fn run(dir: &Path, found: String, now: Timestamp) -> Result<Salvaged, NotSalvaged> {
+pub(super) fn run(dir: &Path, found: String, now: Timestamp) -> Result<Salvage, NotSalvaged> {
     let part = dir.join(PART);
     remove(&part)?;
     let made = make(dir, &part, found, now).map_err(|error| match error {
@@ -128,14 +118,14 @@ fn place(dir: &Path) -> Result<(), NotSalvaged> {
     Ok(())
 }
 
-fn make(dir: &Path, part: &Path, found: String, now: Timestamp) -> Result<Salvaged, NotSalvaged> {
+fn make(dir: &Path, part: &Path, found: String, now: Timestamp) -> Result<Salvage, NotSalvaged> {
     let mut db = Connection::open(part)?;
     // It is synced as a whole when it is whole.
     db.execute_batch(&format!(
         "PRAGMA page_size = {PAGE_BYTES}; PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;
          PRAGMA foreign_keys = OFF; PRAGMA temp_store = FILE;"
     ))?;
-    migration::run(&mut db, part, 0, MIGRATIONS, now, &LogFaults::default())
+    migration::run(&mut db, part, 0, MIGRATIONS, now, &Harness::default())
         .map_err(|error| NotSalvaged::Schema(Box::new(error)))?;
     let transaction = db.transaction()?;
     let damaged = dir.join(FILE_NAME);
@@ -148,19 +138,25 @@ fn make(dir: &Path, part: &Path, found: String, now: Timestamp) -> Result<Salvag
         "INSERT INTO meta (name, value) VALUES ('salvaged_from', ?1)",
         [&kept_as],
     )?;
-    transaction.execute_batch("DROP TABLE temp.found")?;
-    transaction.commit()?;
-    db.close().map_err(|(_, error)| error)?;
     let found = match settled.lost {
         0 => found,
         lost => format!("{found}; {lost} events in it cannot be read any more"),
     };
-    Ok(Salvaged {
+    let salvage = Salvage {
         kept_as,
         found,
         events: settled.saved,
         sessions: settled.sessions,
-    })
+        incomplete: settled.incomplete,
+    };
+    let body = EventBody::LogSalvaged {
+        salvage: salvage.clone(),
+    };
+    append(&transaction, now, &body)?;
+    transaction.execute_batch("DROP TABLE temp.found")?;
+    transaction.commit()?;
+    db.close().map_err(|(_, error)| error)?;
+    Ok(salvage)
 }
 
 /// Counts of events: those that were saved, those in whose place another stands, and whose they are.
@@ -169,6 +165,8 @@ struct Settled {
     saved: u64,
     lost: u64,
     sessions: u64,
+    /// Sessions that lost something.
+    incomplete: u64,
 }
 
 /// Reads every page, and keeps aside the events that are on them. Says which stream is which session's.
@@ -269,6 +267,7 @@ fn settle(
                     stream,
                     "events of a session without a name were left in the damaged database"
                 );
+                settled.incomplete += 1;
                 continue;
             };
             db.execute(
@@ -277,7 +276,9 @@ fn settle(
             )?;
             settled.sessions += 1;
         }
+        let lost = settled.lost;
         settle_stream(db, stream, now, &mut settled)?;
+        settled.incomplete += u64::from(stream != 0 && settled.lost > lost);
     }
     Ok(settled)
 }

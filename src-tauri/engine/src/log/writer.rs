@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     Append, Commit, CommitError, Committed, Counts, Derived, Durability, Heads, LogCounters,
-    LogFaults, OpStamp, codec, damage, database, faults::WriteStep,
+    LogFaults, OpStamp, RoomWatch, codec, damage, database, faults::WriteStep,
 };
 use crate::{Harness, clock::Clock, gate::gate_blocking, mutant::mutated};
 
@@ -54,6 +54,7 @@ pub(super) struct Tools {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) heads: Arc<Heads>,
     pub(super) counters: Counts,
+    pub(super) room: RoomWatch,
     pub(super) faults: LogFaults,
     pub(super) harness: Harness,
 }
@@ -67,6 +68,7 @@ pub(super) struct Writer {
     clock: Arc<dyn Clock>,
     heads: Arc<Heads>,
     counters: Counts,
+    room: RoomWatch,
     faults: LogFaults,
     keys: StreamKeys,
     texts: OpenTexts,
@@ -83,6 +85,7 @@ impl Writer {
             clock,
             heads,
             counters,
+            room,
             faults,
             harness,
         } = tools;
@@ -93,6 +96,7 @@ impl Writer {
             clock,
             heads,
             counters,
+            room,
             faults,
             keys: StreamKeys::default(),
             texts: OpenTexts::default(),
@@ -183,6 +187,8 @@ impl Writer {
             count.slow_commits += u64::from(is_slow);
             count.failed_commits += failed;
         });
+        // Every few seconds, while something is written, somebody looks.
+        self.room.now();
         for result in replies.iter().flatten() {
             for (stream, count) in &result.counts {
                 self.heads.moved(*stream, *count);
