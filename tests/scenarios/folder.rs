@@ -133,8 +133,10 @@ async fn the_database_itself_refuses_to_rewrite_history() {
             [item],
         )
     };
+    raw.execute_batch("BEGIN").unwrap();
     answer(2).unwrap();
     assert!(answer(2).is_err(), "a second answer to an approval");
+    raw.execute_batch("ROLLBACK").unwrap();
     let open = "INSERT INTO open_turns (stream, turn) SELECT max(stream), ?1 FROM streams";
     raw.execute(open, [7]).unwrap();
     assert!(

@@ -1,16 +1,18 @@
 //! The disk: whichever write fails, and however long one takes, nothing is seen that is not kept, and every turn gets
 //! the end it was to have.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{path::Path, sync::atomic::Ordering, time::Duration};
 
 use engine::{BackupError, Fault, Room, WriteStep, clock::Clock, gate::Gate};
 use protocol::{
     Dialect, ErrorCode, InterruptedWhy, Op, OpId, Phase, Receipt, SessionId, Status, StopReason,
     StreamId, TurnOutcome,
 };
+use rusqlite::Connection;
 use serde_json::json;
 use tests::{
     backend::Missed,
+    child::Held,
     client::Client,
     model_server::{Answer, ModelServer},
     sentinel::random_u128,
@@ -18,6 +20,8 @@ use tests::{
     world::World,
 };
 use transcript::Transcript;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_engine_child");
 
 const DIALECT: Dialect = Dialect::OpenAiChat;
 
@@ -71,6 +75,7 @@ async fn conversation(nth: u64, step: WriteStep, fault: Fault, bad: Bad) -> bool
         session,
         model: server.model(),
         text: "What time is it?".to_owned(),
+        folder: None,
     };
     let before = world.faults.refused().len();
     insist(&world, session, start, &case).await;
@@ -272,7 +277,7 @@ async fn a_disk_slower_than_the_models_silence_limit_is_not_the_models_silence()
     world.gates.arrived(Gate::Decoding).await;
     world
         .clock
-        .advance(world.limits.gap + Duration::from_secs(60));
+        .advance(world.gap() + Duration::from_secs(60));
     let turn = window.look(|shown| shown.and_then(Transcript::running).expect("it runs"));
     world.stop(session, turn).await;
     window
@@ -409,4 +414,62 @@ async fn a_backup_is_made_in_the_middle_of_an_answer_and_opens_as_what_was_there
     let text = restored.page().await.follow(session).until_idle().await;
     assert_eq!(text, "you: Go on.\nmodel: Half \n(interrupted: Crash)\n");
     restored.quit().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_anywhere_in_a_migration_the_next_start_ends_it_and_a_copy_of_before_is_kept() {
+    for gate in [
+        Gate::MigrationBegins,
+        Gate::MigrationBackedUp,
+        Gate::MigrationApplied,
+        Gate::MigrationNumbered,
+        Gate::MigrationCommitted,
+    ] {
+        let server = ModelServer::start(DIALECT);
+        let mut world = World::new().await;
+        server.script(Answer::whole(DIALECT, "Yes."));
+        let session = world.begin(&server, "Are you there?").await;
+        world.page().await.follow(session).until_idle().await;
+        world.quit().await;
+        let before = world.reader().transcript(session).unwrap();
+        let file = world.data_dir().join("holdfast.sqlite3");
+        // What the second version added is taken out again.
+        let raw = Connection::open(&file).unwrap();
+        raw.execute_batch("DROP INDEX one_resolution_per_approval; PRAGMA user_version = 1;")
+            .unwrap();
+        raw.close().unwrap();
+
+        let held = Held {
+            gate: Some((gate, 1)),
+            ..Held::default()
+        };
+        let child = world.spawn_held(Path::new(CHILD), held).await;
+        child.stands().await;
+        child.kill().await;
+        world.line.cut();
+
+        world.open().await;
+        assert_eq!(
+            world.reader().transcript(session).unwrap(),
+            before,
+            "{gate:?}"
+        );
+        judge(&world, session, &[]).await;
+        world.quit().await;
+        assert_eq!(version_of(&file), 2, "{gate:?}");
+        let mut copies = 0;
+        for entry in std::fs::read_dir(world.data_dir().join("backups")).unwrap() {
+            let copy = entry.unwrap().path();
+            assert_eq!(copy.extension().unwrap(), "sqlite3", "{gate:?}: {copy:?}");
+            assert_eq!(version_of(&copy), 1, "{gate:?}: a copy of before");
+            copies += 1;
+        }
+        assert!(copies >= 1, "{gate:?}");
+    }
+}
+
+fn version_of(file: &Path) -> i64 {
+    let db = Connection::open(file).unwrap();
+    db.query_row("PRAGMA user_version", [], |row| row.get(0))
+        .unwrap()
 }

@@ -111,7 +111,11 @@ fn place(dir: &Path) -> Result<(), NotSalvaged> {
         |row| row.get(0),
     )?;
     let (current, kept) = (dir.join(FILE_NAME), dir.join(&kept_as));
-    rename_if_there(&write_ahead_log(&current), &write_ahead_log(&kept))?;
+    let log = write_ahead_log(&current);
+    if database::has_bytes(&log) {
+        fs::rename(&log, write_ahead_log(&kept))?;
+    }
+    remove(&log)?;
     remove(&beside(&current, "-shm"))?;
     rename_if_there(&current, &kept)?;
     fs::rename(&whole, &current)?;
