@@ -275,9 +275,7 @@ async fn a_disk_slower_than_the_models_silence_limit_is_not_the_models_silence()
     world.gates.hold(Gate::Decoding);
     server.pass("second").await;
     world.gates.arrived(Gate::Decoding).await;
-    world
-        .clock
-        .advance(world.gap() + Duration::from_secs(60));
+    world.clock.advance(world.gap() + Duration::from_secs(60));
     let turn = window.look(|shown| shown.and_then(Transcript::running).expect("it runs"));
     world.stop(session, turn).await;
     window
