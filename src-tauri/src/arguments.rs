@@ -18,6 +18,7 @@ Usage:
   holdfast [OPTIONS] list                  the sessions, newest first
   holdfast [OPTIONS] show SESSION          a session's transcript
   holdfast [OPTIONS] events SESSION        a session's log
+  holdfast [OPTIONS] backup [FILE]         copy everything, also while the window is open, and print where to
 
   SESSION is an id, the beginning of one, or `last`.
 
@@ -66,6 +67,8 @@ pub(crate) enum Face {
     Show { session: String, format: Format },
     /// A log.
     Events { session: String, format: Format },
+    /// A copy of everything.
+    Backup { to: Option<PathBuf> },
 }
 
 /// Whom to ask, as far as it was said.
@@ -140,7 +143,7 @@ pub(crate) enum Scope {
 /// A command line that makes no sense, in words.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsageError {
-    #[error("there is no command ‘{0}’; there are ask, list, show and events")]
+    #[error("there is no command ‘{0}’; there are ask, list, show, events and backup")]
     UnknownCommand(String),
     #[error("{command} needs {what}")]
     Missing {
@@ -215,6 +218,7 @@ pub(crate) fn parse(
         Some(command) => match command.to_str() {
             Some("ask") => ask(met, words)?,
             Some("list") => list(met, words)?,
+            Some("backup") => backup(met, words)?,
             Some("show") => {
                 let (session, format) = one_session("show", met, words)?;
                 Face::Show { session, format }
@@ -296,6 +300,17 @@ fn list(met: Met, mut words: impl Iterator<Item = OsString>) -> Result<Face, Usa
             Scope::Shelf
         },
     })
+}
+
+fn backup(met: Met, mut words: impl Iterator<Item = OsString>) -> Result<Face, UsageError> {
+    refuse_asking("backup", &met)?;
+    refuse("backup", &[("--json", met.json), ("--all", met.all)])?;
+    let to = words.next().map(PathBuf::from);
+    refuse_more("backup", words.next())?;
+    if to.as_ref().is_some_and(|to| to.as_os_str().is_empty()) {
+        return Err(UsageError::Empty("backup"));
+    }
+    Ok(Face::Backup { to })
 }
 
 fn one_session(
@@ -467,6 +482,17 @@ mod tests {
     }
 
     #[test]
+    fn a_backup_goes_where_it_is_said_or_where_backups_are_kept() {
+        let backup = |to: Option<&str>| {
+            Ok(only(Face::Backup {
+                to: to.map(PathBuf::from),
+            }))
+        };
+        assert_eq!(parsed(&["backup"]), backup(None));
+        assert_eq!(parsed(&["backup", "copy.db"]), backup(Some("copy.db")));
+    }
+
+    #[test]
     fn what_makes_no_sense_is_told_in_a_sentence() {
         for (line, words) in [
             (&["chat"][..], "there is no command ‘chat’"),
@@ -475,6 +501,8 @@ mod tests {
             (&["show"], "show needs a session"),
             (&["show", "a", "b"], "show takes no ‘b’"),
             (&["list", "x"], "list takes no ‘x’"),
+            (&["backup", "a", "b"], "backup takes no ‘b’"),
+            (&["backup", "--json"], "--json is not an option of backup"),
             (
                 &["list", "--model", "m"],
                 "--model is not an option of list",

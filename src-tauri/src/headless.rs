@@ -1,9 +1,10 @@
-//! The faces without a window: `ask`, `list`, `show`, `events`.
+//! The faces without a window: `ask`, `list`, `show`, `events`, `backup`.
 //!
 //! Invariant: text on stdout was committed before, as in any window; stdout carries the answer and nothing else,
 //! stderr what is said about it. A reader who went away (a closed pipe) ends the printing, never the turn.
 
 mod ask;
+mod backup;
 mod lookup;
 mod print;
 mod shape;
@@ -13,6 +14,7 @@ mod words;
 use std::{fmt, process::ExitCode};
 
 pub(crate) use ask::ask;
+pub(crate) use backup::backup;
 pub(crate) use stored::{events, list, show};
 
 use self::print::Margin;

@@ -43,8 +43,8 @@ use crate::{
 // Cargo unifies features over packages that are built together; a release built beside the tests would be no product.
 #[cfg(not(debug_assertions))]
 const _: () = assert!(
-    !engine::mutant::MUTANTS && !engine::gate::GATES,
-    "build the app alone: the tests' gates and mutants are compiled in"
+    !engine::mutant::MUTANTS && !engine::gate::GATES && !engine::FAULTS,
+    "build the app alone: the tests' gates, mutants and faults are compiled in"
 );
 
 /// Threads for polls, turns and sockets; blocking work has threads of its own.
@@ -101,6 +101,11 @@ fn composed(line: CommandLine) -> Result<ExitCode, NotBegun> {
             let data_dir = data_dir::existing(&place()?)?;
             let _traces = traces(data_dir.as_deref(), Talk::Usual);
             held(|runtime| runtime.block_on(headless::show(data_dir, &session, format)))?
+        }
+        Face::Backup { to } => {
+            let data_dir = data_dir::existing(&place()?)?;
+            let _traces = traces(data_dir.as_deref(), Talk::Usual);
+            headless::backup(data_dir, to.as_deref())
         }
         Face::Events { session, format } => {
             let data_dir = data_dir::existing(&place()?)?;

@@ -2,9 +2,18 @@
 //!
 //! Invariant: the engine is the product's own, made by its own factory; the world only passes in what is passed in.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use engine::{Config, Engine, Harness, OpenError, Reader, clock::SystemClock, mutant::Mutant};
+use engine::{
+    Config, Engine, Harness, LogFaults, OpenError, Reader, clock::SystemClock, mutant::Mutant,
+};
 use protocol::{
     Event, InterruptedWhy, ModelRef, Op, OpId, Phase, Provider, Receipt, SessionId, StreamId,
     TimeLimits, TurnId,
@@ -31,6 +40,10 @@ pub struct World {
     dir: TempDir,
     pub clock: TestClock,
     pub line: Line,
+    /// What its disk does.
+    pub faults: LogFaults,
+    /// How many bytes that disk says are free.
+    pub free_bytes: Arc<AtomicU64>,
     pub limits: TimeLimits,
     /// Where the engine can be held.
     pub gates: EngineGates,
@@ -62,6 +75,8 @@ impl World {
             dir: tempfile::tempdir().expect("a data folder"),
             clock: TestClock::default(),
             line: Line::default(),
+            faults: LogFaults::default(),
+            free_bytes: Arc::new(AtomicU64::new(u64::MAX)),
             limits: product.limits,
             gates: EngineGates::default(),
             mutant: None,
@@ -111,6 +126,11 @@ impl World {
             clock: match self.time {
                 Time::Test => Arc::new(self.clock.clone()),
                 Time::Real => Arc::new(SystemClock::new()),
+            },
+            faults: self.faults.clone(),
+            free_space: {
+                let free = Arc::clone(&self.free_bytes);
+                Arc::new(move |_| Ok(free.load(Ordering::Relaxed)))
             },
             limits: self.limits,
             ..Config::new(self.data_dir())

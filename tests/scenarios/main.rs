@@ -15,6 +15,7 @@
 mod approving;
 mod asking;
 mod conversation;
+mod damaged;
 mod failing;
 mod failing_over;
 mod folder;
@@ -23,6 +24,7 @@ mod killed;
 mod killed_at;
 mod making_room;
 mod recorded;
+mod storage;
 
 mod mutants;
 

@@ -45,16 +45,16 @@ async fn the_older_part_is_summed_up_and_the_turn_goes_on() {
         let asked = server.chat(3).await.conversation();
         assert_eq!(asked.len(), 1, "{asked:?}");
         assert_eq!(old.count_in(&asked[0].1), 1, "{asked:?}");
-        let told = server.chat(4).await.conversation();
-        let roles: Vec<&str> = told.iter().map(|(role, _)| role.as_str()).collect();
+        let told = server.chat(4).await.messages();
+        let roles: Vec<&str> = told.iter().map(|said| said.role.as_str()).collect();
         assert_eq!(roles, ["system", "user"], "{told:?}");
-        assert_eq!(summary.count_in(&told[0].1), 1, "{told:?}");
+        assert_eq!(summary.count_in(&told[0].content), 1, "{told:?}");
 
         // It stays so, and the conversation grows at its end only.
         world.say(session, "Really?").await;
         window.sees("model: Yes.").await;
         window.until_idle().await;
-        let next = server.chat(5).await.conversation();
+        let next = server.chat(5).await.messages();
         assert_eq!(next[..2], told[..], "{dialect:?}");
         assert_eq!(server.counters().chats, 5);
         judge(&world, session, &[&window]).await;

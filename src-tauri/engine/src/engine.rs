@@ -32,8 +32,8 @@ use crate::{
     health::Health,
     lock::FolderLock,
     log::{
-        Append, Commit, Derived, Durability, EventLog, LogCounters, OpDigest, OpStamp, OpenError,
-        PageLimit, ReadError,
+        Append, Commit, Derived, Durability, EventLog, FreeSpace, How, LOCK_WAIT, LogCounters,
+        OpDigest, OpStamp, OpenError, PageLimit, ReadError, Room,
     },
     mint::Mint,
     mutant::mutated,
@@ -58,6 +58,13 @@ pub struct Config {
     pub limits: TimeLimits,
     /// What a test holds of it; empty in the product.
     pub harness: Harness,
+    /// How long another program's lock on the database is waited for.
+    pub lock_wait: Duration,
+    /// Asks how much room the disk has.
+    pub free_space: FreeSpace,
+    /// What a test wants the disk to do.
+    #[cfg(feature = "faults")]
+    pub faults: crate::log::LogFaults,
 }
 
 impl Config {
@@ -69,6 +76,10 @@ impl Config {
             keys: Arc::new(NoKeys),
             limits: TimeLimits::default(),
             harness: Harness::default(),
+            lock_wait: LOCK_WAIT,
+            free_space: Arc::new(|dir| fs4::available_space(dir)),
+            #[cfg(feature = "faults")]
+            faults: crate::log::LogFaults::default(),
         }
     }
 }
@@ -186,8 +197,14 @@ impl Engine {
             keys,
             limits,
             harness,
+            lock_wait,
+            free_space,
+            #[cfg(feature = "faults")]
+            faults,
         } = config;
         announce_test_build();
+        #[cfg(not(feature = "faults"))]
+        let faults = crate::log::LogFaults;
         let mint = Mint::new();
         let boot = Boot::from_bits(mint.bits());
         let gateway = Gateway::new(Arc::clone(&clock), keys)
@@ -198,8 +215,16 @@ impl Engine {
         let log_dir = data_dir.clone();
         let log_harness = harness.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            let lock = FolderLock::take(&log_dir)?;
-            let log = EventLog::open(&log_dir, log_clock, boot, log_harness)?;
+            let mut lock = FolderLock::take(&log_dir)?;
+            let how = How {
+                boot,
+                now: log_clock.wall(),
+                lock_wait,
+                was_used: lock.was_used(),
+                free_space,
+            };
+            let log = EventLog::open(&log_dir, log_clock, how, faults, log_harness)?;
+            lock.remember(log.id());
             Ok::<_, OpenError>((lock, log))
         });
         let (lock, log) = opened
@@ -286,6 +311,30 @@ impl Engine {
         }
     }
 
+    /// What the log counts, it counts itself.
+    fn counted(&self, what: Counted) -> u64 {
+        let log = self.shared().log.counters();
+        match what {
+            Counted::SlowWrite => log.slow_commits,
+            Counted::FailedWrite => log.failed_commits,
+            Counted::FailedRead => log.failed_reads,
+            Counted::LowRoom => log.low_room,
+            Counted::TurnRecovered => log.recovered_turns,
+            Counted::TurnEnded
+            | Counted::Retry
+            | Counted::Failover
+            | Counted::Cancelled
+            | Counted::Panicked
+            | Counted::Backstop
+            | Counted::ToolPanicked
+            | Counted::Compaction
+            | Counted::Gap
+            | Counted::Reset
+            | Counted::LostAnswer
+            | Counted::OpIdConflict => self.shared().health.of(what),
+        }
+    }
+
     /// How the engine is doing.
     ///
     /// # Errors
@@ -293,21 +342,24 @@ impl Engine {
     pub async fn health(&self) -> Result<HealthReport, ErrorReport> {
         let shared = self.shared();
         let salvages = self.library().await?.salvages;
-        let counts = Counted::ALL
-            .iter()
-            .map(|what| (*what, shared.health.of(*what)));
+        let counts = Counted::ALL.iter().map(|what| (*what, self.counted(*what)));
         Ok(HealthReport {
             boot: self.boot(),
             started_at: shared.health.started_at,
             data_dir: shared.data_dir.display().to_string(),
-            database_bytes: 0,
-            free_bytes: None,
+            database_bytes: shared.log.bytes(),
+            free_bytes: shared.log.room().free_bytes(),
             running_turns: self.running_turns() as u64,
             attachments: self.0.attachments.count() as u64,
             counts: counts.collect(),
-            last_backup: None,
+            last_backup: shared.log.last_backup(),
             salvages,
         })
+    }
+
+    /// How much room the disk has.
+    pub fn room(&self) -> Room {
+        self.shared().log.room().now()
     }
 
     // Attach and poll.

@@ -76,6 +76,16 @@ mod points {
         RecoveryHalfWritten,
         /// Recovery has closed a turn; others may be left.
         RecoveryOneClosed,
+        /// A database of an older version is about to be copied and brought up to date.
+        MigrationBegins,
+        /// The copy is made.
+        MigrationBackedUp,
+        /// A step's statements have run.
+        MigrationApplied,
+        /// And its number is set.
+        MigrationNumbered,
+        /// And both are committed.
+        MigrationCommitted,
     }
 
     /// Who decides how long anybody stands at a gate. It may also panic there, to see what a panic does.

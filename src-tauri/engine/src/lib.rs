@@ -31,6 +31,14 @@ mod mint;
 
 pub use engine::{Config, Counters, Engine, canonical_data_dir};
 pub use harness::Harness;
-pub use log::{CommitError, LogCounters, OpenError, ReadError};
+pub use log::{
+    BackupError, CommitError, FreeSpace, LogCounters, OpenError, READ_LOCK_WAIT, ReadError, Room,
+    StorageError, Trouble, backup,
+};
+#[cfg(feature = "faults")]
+pub use log::{Fault, LogFaults, RefusedWrite, WriteStep};
 pub use reader::Reader;
 pub use session::sentence;
+
+/// Whether faults can be put into this engine's log. The product is built without them.
+pub const FAULTS: bool = cfg!(feature = "faults");

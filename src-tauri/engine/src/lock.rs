@@ -1,19 +1,26 @@
 //! One process per data folder. The lock is the system's, so it ends with the process, however that ends.
+//!
+//! The lock's file also remembers which log was opened here: a database that is empty all at once is then not taken for
+//! a new one.
 
 use std::{
     fs::{File, TryLockError},
+    io::{Read, Seek, Write},
     path::Path,
 };
 
+use protocol::LogId;
+
 use crate::log::OpenError;
 
-/// The lock's file. Its content means nothing.
+/// The lock's file. Empty until a log was opened in its folder; then it names the last one.
 const FILE_NAME: &str = "holdfast.lock";
 
 /// Held as long as it lives.
 #[derive(Debug)]
 pub(crate) struct FolderLock {
-    _file: File,
+    file: File,
+    was_used: bool,
 }
 
 impl FolderLock {
@@ -24,18 +31,44 @@ impl FolderLock {
             source,
         };
         std::fs::create_dir_all(dir).map_err(folder)?;
-        let file = File::options()
+        let mut file = File::options()
+            .read(true)
             .create(true)
             .truncate(false)
             .write(true)
             .open(dir.join(FILE_NAME))
             .map_err(folder)?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { _file: file }),
+            Ok(()) => {
+                let mut named = String::new();
+                file.read_to_string(&mut named).map_err(folder)?;
+                Ok(Self {
+                    file,
+                    was_used: !named.trim().is_empty(),
+                })
+            }
             Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
                 path: dir.to_owned(),
             }),
             Err(TryLockError::Error(source)) => Err(folder(source)),
+        }
+    }
+
+    /// Whether a log was opened in this folder before.
+    pub(crate) fn was_used(&self) -> bool {
+        self.was_used
+    }
+
+    /// Remembers that a log was opened in this folder.
+    pub(crate) fn remember(&mut self, log: LogId) {
+        let written = self
+            .file
+            .rewind()
+            .and_then(|()| self.file.set_len(0))
+            .and_then(|()| writeln!(self.file, "{log}"));
+        if let Err(error) = written {
+            // Only an emptied database would not be noticed.
+            tracing::warn!(%error, "could not remember the log in the folder's lock");
         }
     }
 }

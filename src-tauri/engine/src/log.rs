@@ -5,31 +5,49 @@
 //! Only this module and its parts know SQL.
 //! Not here: what to append (sessions and turns decide that).
 
+mod backup;
 mod codec;
+mod damage;
 mod database;
+pub(crate) mod faults;
+mod migration;
 mod reader;
 mod recovery;
+mod room;
+mod salvage;
+mod soundness;
+mod storage_error;
 mod writer;
 
 use std::{
     collections::HashMap,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use protocol::{
-    Boot, Cursor, EventBody, ItemId, LogId, ModelRef, OpId, Origin, Receipt, Resolution, Seq,
-    SessionId, StreamId, Timestamp, TitleBy, TurnId,
+    Boot, Cursor, EventBody, ItemId, LogId, ModelRef, OpId, Origin, Receipt, Resolution, Salvage,
+    Seq, SessionId, StreamId, Timestamp, TitleBy, TurnId,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{Harness, clock::Clock};
 
+pub use backup::{BackupError, backup};
 pub use database::OpenError;
-pub(crate) use database::{Access, FILE_NAME};
+pub use database::READ_LOCK_WAIT;
+pub(crate) use database::{FILE_NAME, LOCK_WAIT};
+#[cfg(not(feature = "faults"))]
+pub(crate) use faults::LogFaults;
+#[cfg(feature = "faults")]
+pub use faults::{Fault, LogFaults, RefusedWrite, WriteStep};
 pub(crate) use reader::{PageLimit, Reads, Snapshot};
 pub(crate) use recovery::ends_of_open_calls;
+pub(crate) use room::RoomWatch;
+pub use room::{FreeSpace, Room};
+pub use storage_error::{StorageError, Trouble};
 
 /// How many commits may wait for the writer. Full: whoever wants to commit waits, a turn stops reading its socket,
 /// and the disk sets the pace, not memory.
@@ -253,8 +271,8 @@ pub enum CommitError {
         rule: String,
     },
     /// The disk.
-    #[error("could not write to the log: {0}")]
-    Storage(#[source] Arc<rusqlite::Error>),
+    #[error(transparent)]
+    Storage(Arc<StorageError>),
     /// An event that has no JSON form; a bug of ours.
     #[error("could not encode an event: {0}")]
     Encode(#[source] Arc<serde_json::Error>),
@@ -275,12 +293,33 @@ impl Clone for CommitError {
     }
 }
 
+impl CommitError {
+    /// Names the database that it was about.
+    fn at(self, path: &Path) -> Self {
+        match self {
+            Self::Storage(error) => Self::Storage(match Arc::try_unwrap(error) {
+                Ok(error) => Arc::new(error.at(path)),
+                // Somebody was told already; nobody is told before the writer.
+                Err(shared) => shared,
+            }),
+            Self::OpIdConflict | Self::Refused { .. } | Self::Encode(_) | Self::Closed => self,
+        }
+    }
+
+    fn is_damage(&self) -> bool {
+        match self {
+            Self::Storage(error) => error.trouble() == Trouble::Damaged,
+            Self::OpIdConflict | Self::Refused { .. } | Self::Encode(_) | Self::Closed => false,
+        }
+    }
+}
+
 /// A read that did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The disk, or a damaged database.
-    #[error("could not read the log: {0}")]
-    Storage(#[from] rusqlite::Error),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
     /// There is no such session.
     #[error("there is no such session")]
     NoSuchSession,
@@ -297,6 +336,12 @@ pub enum ReadError {
     Closed,
 }
 
+impl From<rusqlite::Error> for ReadError {
+    fn from(source: rusqlite::Error) -> Self {
+        Self::Storage(source.into())
+    }
+}
+
 /// Counts of what the log did, for tests, benchmarks and the health page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounters {
@@ -308,6 +353,34 @@ pub struct LogCounters {
     pub events: u64,
     /// Bytes of their bodies.
     pub body_bytes: u64,
+    /// Commits that waited longer for the disk than a reader would call at once.
+    pub slow_commits: u64,
+    /// Commits that were answered with an error of the disk or of a rule.
+    pub failed_commits: u64,
+    /// Reads that the disk failed.
+    pub failed_reads: u64,
+    /// Events saved from a damaged database when this engine was opened.
+    pub salvaged_events: u64,
+    /// Copies made by this engine: before a migration, or because somebody asked.
+    pub backups: u64,
+    /// Turns that an earlier run left open and that were closed when this engine was opened.
+    pub recovered_turns: u64,
+    /// How often the disk was found to be filling up.
+    pub low_room: u64,
+}
+
+/// The counters, shared by everyone who counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts(Arc<Mutex<LogCounters>>);
+
+impl Counts {
+    pub(crate) fn now(&self) -> LogCounters {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, count: impl FnOnce(&mut LogCounters)) {
+        count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
 }
 
 /// The log, open for writing. Cheap to clone.
@@ -320,7 +393,8 @@ struct Inner {
     requests: mpsc::Sender<writer::Request>,
     heads: Arc<Heads>,
     reads: Reads,
-    counters: Arc<Mutex<LogCounters>>,
+    counters: Counts,
+    room: RoomWatch,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -346,6 +420,90 @@ impl Heads {
     }
 }
 
+/// How to open a log.
+pub(crate) struct How {
+    /// This run.
+    pub(crate) boot: Boot,
+    /// The time.
+    pub(crate) now: Timestamp,
+    /// How long another program's lock is waited for.
+    pub(crate) lock_wait: Duration,
+    /// Whether this folder held a log before.
+    pub(crate) was_used: bool,
+    /// Asks how much room there is.
+    pub(crate) free_space: FreeSpace,
+}
+
+/// A database that is ready to be written.
+struct Opening {
+    connection: rusqlite::Connection,
+    backups: u64,
+    recovered: u64,
+    salvaged: Option<Salvage>,
+}
+
+/// Opens the database; a damaged one is salvaged first.
+fn opened(dir: &Path, how: &How, harness: &Harness) -> Result<Opening, OpenError> {
+    let path = dir.join(FILE_NAME);
+    let not_salvaged = |found, source| OpenError::NotSalvaged {
+        path: path.clone(),
+        found,
+        source,
+    };
+    salvage::resume(dir).map_err(|e| not_salvaged("a salvage was cut off".to_owned(), e))?;
+    let error = match opened_sound(dir, how, harness) {
+        Ok(opening) => return Ok(opening),
+        Err(error) => error,
+    };
+    let Some(found) = error.damage() else {
+        return Err(error);
+    };
+    tracing::error!(%error, "the database is damaged; what can be read of it is saved");
+    let salvaged =
+        salvage::run(dir, found.clone(), how.now).map_err(|e| not_salvaged(found.clone(), e))?;
+    tracing::warn!(?salvaged, "a new database took the damaged one's place");
+    damage::forget(dir);
+    match opened_sound(dir, how, harness) {
+        Ok(opening) => Ok(Opening {
+            salvaged: Some(salvaged),
+            ..opening
+        }),
+        Err(again) => match again.damage() {
+            Some(words) => Err(not_salvaged(found, salvage::NotSalvaged::Again(words))),
+            None => Err(again),
+        },
+    }
+}
+
+fn opened_sound(dir: &Path, how: &How, harness: &Harness) -> Result<Opening, OpenError> {
+    let path = dir.join(FILE_NAME);
+    if how.was_used && path.exists() && !database::has_bytes(&path) {
+        return Err(database::corrupt(&path, "it is empty, and was not before"));
+    }
+    let silent = salvage::silent_damage(dir).map_err(|source| OpenError::Folder {
+        path: dir.to_owned(),
+        source,
+    })?;
+    if let Some(found) = silent {
+        return Err(database::corrupt(&path, &found));
+    }
+    let database::Opened {
+        mut connection,
+        backups,
+    } = database::open_to_write(dir, how.now, how.lock_wait, harness)?;
+    soundness::check(&connection, dir)?;
+    database::log_id(&connection)?;
+    let recovered = recovery::run(&mut connection, how.boot, how.now, harness)?;
+    database::settle(&connection).map_err(|e| database::worded(&path, e))?;
+    damage::forget(dir);
+    Ok(Opening {
+        connection,
+        backups,
+        recovered,
+        salvaged: None,
+    })
+}
+
 impl EventLog {
     /// Opens the database in `dir`: creates or migrates it, recovers turns that a crash left open, and starts the writer.
     ///
@@ -353,18 +511,43 @@ impl EventLog {
     pub(crate) fn open(
         dir: &Path,
         clock: Arc<dyn Clock>,
-        boot: Boot,
+        how: How,
+        faults: LogFaults,
         harness: Harness,
     ) -> Result<Self, OpenError> {
-        let mut connection = database::open(dir, Access::Write, clock.wall())?;
+        let boot = how.boot;
+        let Opening {
+            connection,
+            backups,
+            recovered,
+            salvaged,
+        } = opened(dir, &how, &harness)?;
         let id = database::log_id(&connection)?;
-        recovery::run(&mut connection, boot, clock.wall(), &harness)?;
         let (requests, inbox) = mpsc::channel(WRITER_QUEUE);
         let heads = Arc::new(Heads::default());
-        let counters = Arc::new(Mutex::new(LogCounters::default()));
-        let writer =
-            writer::Writer::new(connection, clock, Arc::clone(&heads), Arc::clone(&counters))
-                .held_by(harness);
+        let counters = Counts::default();
+        counters.add(|count| {
+            count.backups = backups;
+            count.recovered_turns = recovered;
+            count.salvaged_events = salvaged.as_ref().map_or(0, |salvaged| salvaged.events);
+        });
+        let reads = Reads::new(dir, counters.clone(), faults.clone());
+        let room = RoomWatch::new(
+            dir,
+            Arc::clone(&how.free_space),
+            Arc::clone(&clock),
+            counters.clone(),
+        );
+        let writer = writer::Writer::new(writer::Tools {
+            connection,
+            dir: dir.to_owned(),
+            clock,
+            heads: Arc::clone(&heads),
+            counters: counters.clone(),
+            room: room.clone(),
+            faults,
+            harness,
+        });
         let thread = std::thread::Builder::new()
             .name("log-writer".into())
             .spawn(move || writer.run(inbox))
@@ -374,8 +557,9 @@ impl EventLog {
             boot,
             requests,
             heads,
-            reads: Reads::new(dir),
+            reads,
             counters,
+            room,
             thread: Mutex::new(Some(thread)),
         })))
     }
@@ -389,11 +573,22 @@ impl EventLog {
     }
 
     pub(crate) fn counters(&self) -> LogCounters {
-        *self
-            .0
-            .counters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.0.counters.now()
+    }
+
+    /// Size of the database and its write-ahead log.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.reads.bytes()
+    }
+
+    /// The newest copy in the folder of backups, by name.
+    pub(crate) fn last_backup(&self) -> Option<String> {
+        self.0.reads.last_backup()
+    }
+
+    /// How much room the disk has.
+    pub(crate) fn room(&self) -> &RoomWatch {
+        &self.0.room
     }
 
     /// The readers' side.

@@ -75,10 +75,20 @@ mutants! {
     NoGuard,
     /// A turn may take any number of steps.
     NoStepLimit,
+    /// The same calls may come any number of times.
+    NoToolLoop,
+    /// Another model takes over though something was said.
+    FailoverAfterContent,
+    /// A conversation that does not fit is summed up again and again.
+    CompactAgain,
 
     // Tools.
     /// A call runs though its answer was cut.
     RunOnParse,
+    /// Waiting for the user's word counts as work.
+    ParkCounts,
+    /// A question takes every answer, not only the first.
+    AnyAnswerCounts,
     /// A call's start is as durable as text.
     TextClassForCalls,
 

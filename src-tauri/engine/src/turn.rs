@@ -547,7 +547,9 @@ impl Driver {
         let clock = self.cx.clock.as_ref();
         match question {
             Some(item) => {
-                self.ceiling.pause(clock);
+                if !mutated!(self.cx.harness, ParkCounts) {
+                    self.ceiling.pause(clock);
+                }
                 self.cx.phase.set(Phase::Asking { item });
             }
             None => self.ceiling.go_on(clock),

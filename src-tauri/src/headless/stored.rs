@@ -117,7 +117,11 @@ async fn found(data_dir: Option<PathBuf>, word: &str) -> Result<(Reader, Session
 
 /// Reading needs no lock; recovery does, and is done if nobody else has it.
 async fn reader(data_dir: &Path) -> Result<Reader, Unread> {
-    let refused = match Engine::open(Config::new(data_dir)).await {
+    let config = Config {
+        lock_wait: engine::READ_LOCK_WAIT,
+        ..Config::new(data_dir)
+    };
+    let refused = match Engine::open(config).await {
         Ok(engine) => {
             engine.shutdown(InterruptedWhy::AppExit).await;
             None

@@ -4,7 +4,8 @@ use std::{path::Path, time::Duration};
 
 use engine::{gate::Gate, mutant::Mutant};
 use protocol::{
-    Cursor, Dialect, ErrorCode, Event, EventBody, Op, OpId, Phase, PollRequest, SessionId, StreamId,
+    Cursor, Dialect, ErrorCode, Event, EventBody, ItemId, Op, OpId, Phase, PollRequest, SessionId,
+    StreamId, TurnId,
 };
 use serde_json::json;
 use tests::{
@@ -49,6 +50,20 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
             let green = "completed: StepLimit dials24";
             (story!(always_calls), green, "completed dials25")
         }
+        Mutant::NoToolLoop => {
+            let red = "completed: StepLimit dials24";
+            (story!(same_call_again), "failed: ToolLoop dials4", red)
+        }
+        Mutant::FailoverAfterContent => {
+            let green = "failed: StreamCut other0";
+            (story!(cut_with_another), green, "completed other1")
+        }
+        Mutant::CompactAgain => {
+            let green = "failed: ContextOverflow dials4";
+            (story!(never_fits), green, "completed dials6")
+        }
+        Mutant::ParkCounts => (story!(park), "completed", "failed: TurnTimeout"),
+        Mutant::AnyAnswerCounts => (story!(two_answers), "AlreadyResolved", "taken"),
         Mutant::RunOnParse => (story!(cut_call), "runs0", "runs1"),
         Mutant::TextClassForCalls => (story!(tool_sync), "syncs1", "syncs0"),
         Mutant::NoRecovery => {
@@ -277,21 +292,152 @@ async fn panic(mutant: Option<Mutant>) -> String {
     let (world, server) = set(mutant).await;
     server.script(Answer::new(DIALECT).says("On and on").goes_silent());
     world.gates.panic_at(Gate::Deciding);
-    let (_, window) = begin(&world, &server).await;
+    let (session, window) = begin(&world, &server).await;
     let end = end_of(&window).await;
+    // What was committed is counted by the session before it does anything else.
+    let title = "Ended".to_owned();
+    let renamed = world.submit(Op::RenameSession { session, title }).await;
+    renamed.expect("renamed");
     format!("{end} backstops{}", world.engine().counters().backstops)
 }
 
 async fn always_calls(mutant: Option<Mutant>) -> String {
     let (world, server) = set(mutant).await;
-    for _ in 0..24 {
-        server.script(Answer::new(DIALECT).calls("current_time", json!({})).ends());
+    for n in 0..24 {
+        let arguments = json!({ "again": n });
+        server.script(Answer::new(DIALECT).calls("current_time", arguments).ends());
     }
     server.script(Answer::whole(DIALECT, "At last."));
     let (_, window) = begin(&world, &server).await;
     let end = end_of(&window).await;
     server.forget_scripts();
     format!("{end} dials{}", server.counters().chats)
+}
+
+async fn same_call_again(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    for _ in 0..24 {
+        server.script(Answer::new(DIALECT).calls("current_time", json!({})).ends());
+    }
+    let (_, window) = begin(&world, &server).await;
+    let end = end_of(&window).await;
+    server.forget_scripts();
+    format!("{end} dials{}", server.counters().chats)
+}
+
+async fn cut_with_another(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let other = ModelServer::start(Dialect::OpenAiChat);
+    world.add(other.provider()).await;
+    let models = vec![other.model()];
+    world
+        .submit(Op::ChooseFallbacks { models })
+        .await
+        .expect("chosen");
+    server.script(
+        Answer::new(DIALECT)
+            .says("Half ")
+            .gate("cut")
+            .cut(Ending::Fin),
+    );
+    other.script(Answer::whole(Dialect::OpenAiChat, "of another."));
+    let (_, window) = begin(&world, &server).await;
+    window.sees("Half ").await;
+    server.pass("cut").await;
+    let end = end_of(&window).await;
+    other.forget_scripts();
+    format!("{end} other{}", other.counters().chats)
+}
+
+/// A conversation that fits its model no better when it is summed up.
+async fn never_fits(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::whole(DIALECT, "Yes."));
+    let (session, window) = begin(&world, &server).await;
+    window.until_idle().await;
+    for _ in 0..2 {
+        let words = "the prompt exceeds the available context size";
+        server.script(Script::error(DIALECT, 400, words));
+        server.script(Answer::whole(DIALECT, "They said hello."));
+    }
+    server.script(Answer::whole(DIALECT, "It fits."));
+    world.say(session, "And now?").await;
+    let second = |shown: &Transcript| (shown.turns().len() > 1).then_some(());
+    window.until_shown("the second turn", second).await;
+    let end = end_of(&window).await;
+    server.forget_scripts();
+    format!("{end} dials{}", server.counters().chats)
+}
+
+/// A model that wants to write a file below a folder of the world, and the question it leads to.
+async fn asked(
+    world: &World,
+    server: &ModelServer,
+) -> (SessionId, TurnId, ItemId, Client<Transcript>) {
+    let folder = world.data_dir().join("files");
+    std::fs::create_dir(&folder).expect("a fresh folder");
+    world.add(server.provider()).await;
+    let arguments = json!({ "path": "a.txt", "content": "hello" });
+    server.script(Answer::new(DIALECT).calls("write_file", arguments).ends());
+    server.script(Answer::whole(DIALECT, "Done."));
+    let session = SessionId::from_bits(random_u128());
+    let started = world.submit(Op::StartSession {
+        session,
+        model: server.model(),
+        text: "Write.".to_owned(),
+        folder: Some(folder.display().to_string()),
+    });
+    let receipt = started.await.expect("it starts");
+    let window = world.page().await.follow(session);
+    let asks = |status: &protocol::Status| matches!(status.phase, Phase::Asking { .. });
+    let status = window.until_status("the question", asks).await;
+    let Phase::Asking { item } = status.phase else {
+        panic!("{status:?}")
+    };
+    (session, receipt.turn.expect("a turn"), item, window)
+}
+
+/// Four hours pass before the user answers.
+async fn park(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let (session, turn, item, window) = asked(&world, &server).await;
+    world.clock.advance(Duration::from_secs(4 * 60 * 60));
+    let answer = protocol::Answer::AllowOnce;
+    let allow = Op::AnswerApproval {
+        session,
+        turn,
+        item,
+        answer,
+    };
+    let allowed = world.submit(allow).await;
+    let end = end_of(&window).await;
+    server.forget_scripts();
+    assert!(allowed.is_ok() || mutant.is_some(), "{allowed:?}");
+    end
+}
+
+/// The second answer comes while the turn still runs.
+async fn two_answers(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let (session, turn, item, window) = asked(&world, &server).await;
+    world.gates.hold(Gate::BeforeDial);
+    let mut said = None;
+    for answer in [protocol::Answer::AllowOnce, protocol::Answer::Deny] {
+        let op = Op::AnswerApproval {
+            session,
+            turn,
+            item,
+            answer,
+        };
+        said = refusal(world.submit(op).await);
+        world.gates.arrived(Gate::BeforeDial).await;
+    }
+    world.gates.release(Gate::BeforeDial);
+    window.until_idle().await;
+    match said {
+        Some(ErrorCode::AlreadyResolved { .. }) => "AlreadyResolved".to_owned(),
+        other => self::said(other, "taken"),
+    }
 }
 
 async fn cut_call(mutant: Option<Mutant>) -> String {

@@ -6,15 +6,15 @@ use std::{
 };
 
 use protocol::{
-    Effect, Event, ItemBody, ItemId, OpId, Receipt, Seq, SessionId, StreamId, Timestamp, ToolState,
-    TurnId, TurnView,
+    Effect, Event, ItemBody, ItemId, OpId, Receipt, Seq, SessionId, StreamId, ToolState, TurnId,
+    TurnView,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use transcript::fold_turn;
 
 use super::{
-    Head, ReadError, codec,
-    database::{self, Access, OpenError},
+    Counts, Head, LogFaults, ReadError, Trouble, codec, damage,
+    database::{self, OpenError},
     writer::find_key,
 };
 
@@ -59,20 +59,24 @@ pub(crate) struct Reads(Arc<Pool>);
 struct Pool {
     dir: PathBuf,
     idle: Mutex<Vec<Connection>>,
+    counters: Counts,
+    faults: LogFaults,
 }
 
 impl Reads {
-    pub(super) fn new(dir: &Path) -> Self {
+    pub(super) fn new(dir: &Path, counters: Counts, faults: LogFaults) -> Self {
         Self(Arc::new(Pool {
             dir: dir.to_owned(),
             idle: Mutex::new(Vec::new()),
+            counters,
+            faults,
         }))
     }
 
     /// For readers beside a running writer of another process.
     pub(crate) fn beside(dir: &Path) -> Result<Self, OpenError> {
-        let reads = Self::new(dir);
-        let first = database::open(dir, Access::Read, Timestamp::default())?;
+        let reads = Self::new(dir, Counts::default(), LogFaults::default());
+        let first = database::open_to_read(dir)?;
         reads
             .0
             .idle
@@ -101,9 +105,17 @@ impl Reads {
         &self,
         read: impl FnOnce(&Snapshot<'_>) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
+        self.read_raw(read).map_err(|error| self.failed(error))
+    }
+
+    fn read_raw<T>(
+        &self,
+        read: impl FnOnce(&Snapshot<'_>) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
         let mut connection = self.connection()?;
         let transaction = connection.transaction()?;
         let result = read(&Snapshot(&transaction));
+        self.0.faults.rows_read()?;
         // Nothing was written; ending the transaction lets the write-ahead log shrink.
         transaction.rollback()?;
         let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,6 +123,29 @@ impl Reads {
             idle.push(connection);
         }
         result
+    }
+
+    /// Names the database in the error, counts it, and notes damage for the next start.
+    fn failed(&self, error: ReadError) -> ReadError {
+        let damaged = match &error {
+            ReadError::Storage(error) => error.trouble() == Trouble::Damaged,
+            ReadError::Hole { .. } => true,
+            ReadError::NoSuchSession | ReadError::Closed => return error,
+        };
+        self.0.counters.add(|count| count.failed_reads += 1);
+        let error = match error {
+            ReadError::Storage(error) => {
+                ReadError::Storage(error.at(&self.0.dir.join(database::FILE_NAME)))
+            }
+            other @ (ReadError::Hole { .. } | ReadError::NoSuchSession | ReadError::Closed) => {
+                other
+            }
+        };
+        tracing::error!(%error, "a read of the log failed");
+        if damaged {
+            damage::note(&self.0.dir, &error.to_string());
+        }
+        error
     }
 
     fn connection(&self) -> Result<Connection, ReadError> {
@@ -122,25 +157,34 @@ impl Reads {
             .pop();
         match idle {
             Some(connection) => Ok(connection),
-            None => database::open(&self.0.dir, Access::Read, Timestamp::default()).map_err(|e| {
-                tracing::error!(error = %e, "cannot open the log for reading");
-                match e {
-                    OpenError::Damaged { source, .. } | OpenError::Database { source, .. } => {
-                        ReadError::Storage(source)
-                    }
-                    OpenError::Folder { .. }
-                    | OpenError::InUse { .. }
-                    | OpenError::Missing { .. }
-                    | OpenError::Newer { .. }
-                    | OpenError::Foreign { .. }
-                    | OpenError::Emptied { .. }
-                    | OpenError::Backup { .. }
-                    | OpenError::Recovery(_)
-                    | OpenError::Thread(_)
-                    | OpenError::Gateway(_) => ReadError::Closed,
+            None => database::open_to_read(&self.0.dir).map_err(|error| match error {
+                OpenError::Storage(error) => ReadError::Storage(error),
+                error @ (OpenError::Folder { .. }
+                | OpenError::InUse { .. }
+                | OpenError::Missing { .. }
+                | OpenError::Newer { .. }
+                | OpenError::Foreign { .. }
+                | OpenError::Emptied { .. }
+                | OpenError::NotSalvaged { .. }
+                | OpenError::Backup { .. }
+                | OpenError::Recovery(_)
+                | OpenError::Thread(_)
+                | OpenError::Gateway(_)) => {
+                    tracing::error!(%error, "cannot open the log for reading");
+                    ReadError::Closed
                 }
             }),
         }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        let file = self.0.dir.join(database::FILE_NAME);
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+        size(&file) + size(&database::write_ahead_log(&file))
+    }
+
+    pub(super) fn last_backup(&self) -> Option<String> {
+        super::backup::newest(&self.0.dir)
     }
 
     pub(crate) async fn count(&self, stream: StreamId) -> Result<u64, ReadError> {

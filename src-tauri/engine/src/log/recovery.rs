@@ -3,6 +3,8 @@
 //! Invariant: the predicate is "no terminal event", never a status column, so nothing that a bug wrote into a cache can
 //! hide an open turn. Idempotent; each turn is closed in one transaction, so a crash in here loses nothing.
 
+use std::path::PathBuf;
+
 use protocol::{
     Boot, Effect, EventBody, InterruptedWhy, ItemBody, ItemId, OutcomeKind, Resolution, StreamId,
     Timestamp, ToolOutcome, ToolState, TurnId, TurnOutcome, TurnView,
@@ -10,17 +12,26 @@ use protocol::{
 use rusqlite::{Connection, TransactionBehavior, params};
 use transcript::fold_turn;
 
-use super::{Append, Commit, CommitError, Derived, OpenError, codec, reader, writer};
+use super::{
+    Append, Commit, CommitError, Derived, FILE_NAME, OpenError, StorageError, codec, reader, writer,
+};
 use crate::{Harness, gate::gate_blocking, mutant::mutated};
 
+/// Says how many turns it closed.
 pub(super) fn run(
     db: &mut Connection,
     boot: Boot,
     now: Timestamp,
     harness: &Harness,
-) -> Result<(), OpenError> {
-    let storage = |e| OpenError::Recovery(CommitError::Storage(std::sync::Arc::new(e)));
+) -> Result<u64, OpenError> {
+    let path = PathBuf::from(db.path().unwrap_or(FILE_NAME));
+    let storage = |e| {
+        OpenError::Recovery(CommitError::Storage(std::sync::Arc::new(
+            StorageError::from(e).at(&path),
+        )))
+    };
     index_turns(db).map_err(storage)?;
+    let mut closed = 0;
     // Turns found here belong to other boots: this one has started none yet.
     for (key, session, turn) in open_turns(db).map_err(storage)? {
         if mutated!(harness, NoRecovery) {
@@ -38,6 +49,7 @@ pub(super) fn run(
         writer::append_all(&transaction, &commit, now).map_err(OpenError::Recovery)?;
         gate_blocking!(harness, RecoveryHalfWritten);
         transaction.commit().map_err(storage)?;
+        closed += 1;
         gate_blocking!(harness, RecoveryOneClosed);
         tracing::warn!(%session, %turn, "a turn that the last run left open is now interrupted");
     }
@@ -46,7 +58,7 @@ pub(super) fn run(
         params![boot.bits().to_be_bytes(), now.millis()],
     )
     .map_err(storage)?;
-    Ok(())
+    Ok(closed)
 }
 
 /// Makes the index of turns anew if it lacks any.

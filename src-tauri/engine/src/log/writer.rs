@@ -5,11 +5,7 @@
 //! its neighbours along; a failed transaction fails them all and nothing was answered before.
 //! Not here: what to append.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use protocol::{Boot, EventBody, ItemId, Receipt, SessionId, StreamId, Timestamp, TurnId};
 use rusqlite::{
@@ -18,7 +14,8 @@ use rusqlite::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    Append, Commit, CommitError, Committed, Derived, Durability, Heads, LogCounters, OpStamp, codec,
+    Append, Commit, CommitError, Committed, Counts, Derived, Durability, Heads, LogCounters,
+    LogFaults, OpStamp, RoomWatch, codec, damage, database, faults::WriteStep,
 };
 use crate::{Harness, clock::Clock, gate::gate_blocking, mutant::mutated};
 
@@ -27,6 +24,9 @@ const GROUP_MAX: usize = 128;
 
 /// While only text flows, one commit in this time is synced: what a power cut may cost.
 const SYNC_EVERY: Duration = Duration::from_secs(2);
+
+/// A commit that takes longer is counted as slow: what a reader would no longer call at once.
+const SLOW: Duration = Duration::from_millis(250);
 
 pub(super) enum Request {
     Commit {
@@ -47,11 +47,29 @@ type Waiting = (
     oneshot::Sender<Result<Committed, CommitError>>,
 );
 
+/// What a writer is made of.
+pub(super) struct Tools {
+    pub(super) connection: Connection,
+    pub(super) dir: PathBuf,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) heads: Arc<Heads>,
+    pub(super) counters: Counts,
+    pub(super) room: RoomWatch,
+    pub(super) faults: LogFaults,
+    pub(super) harness: Harness,
+}
+
+/// One answer for each commit of a group, and what was written; or nothing was written of any.
+type Written = Result<(Vec<Result<Committed, CommitError>>, LogCounters), CommitError>;
+
 pub(super) struct Writer {
     connection: Connection,
+    dir: PathBuf,
     clock: Arc<dyn Clock>,
     heads: Arc<Heads>,
-    counters: Arc<Mutex<LogCounters>>,
+    counters: Counts,
+    room: RoomWatch,
+    faults: LogFaults,
     keys: StreamKeys,
     texts: OpenTexts,
     synced_at: Duration,
@@ -60,30 +78,31 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(
-        connection: Connection,
-        clock: Arc<dyn Clock>,
-        heads: Arc<Heads>,
-        counters: Arc<Mutex<LogCounters>>,
-    ) -> Self {
-        let synced_at = clock.monotonic();
-        Self {
+    pub(super) fn new(tools: Tools) -> Self {
+        let Tools {
             connection,
+            dir,
             clock,
             heads,
             counters,
+            room,
+            faults,
+            harness,
+        } = tools;
+        Self {
+            synced_at: clock.monotonic(),
+            connection,
+            dir,
+            clock,
+            heads,
+            counters,
+            room,
+            faults,
             keys: StreamKeys::default(),
             texts: OpenTexts::default(),
-            synced_at,
             level: None,
-            harness: Harness::default(),
+            harness,
         }
-    }
-
-    /// The same, in the hands of a test.
-    pub(super) fn held_by(mut self, harness: Harness) -> Self {
-        self.harness = harness;
-        self
     }
 
     pub(super) fn run(mut self, mut inbox: mpsc::Receiver<Request>) {
@@ -136,23 +155,40 @@ impl Writer {
         } else {
             strictest
         };
-        let replies = match self.write_group(&group, durability) {
-            Ok(results) => {
-                let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
-                counters.commits += 1;
+        let written = self.write_group(&group, durability);
+        let is_slow = self.clock.monotonic().saturating_sub(now) > SLOW;
+        let replies = match written {
+            Ok((results, written)) => {
+                self.texts.settle();
                 if durability == Durability::Disk {
-                    counters.syncs += 1;
                     self.synced_at = now;
                 }
+                self.counters.add(|count| {
+                    count.commits += 1;
+                    count.syncs += u64::from(durability == Durability::Disk);
+                    count.events += written.events;
+                    count.body_bytes += written.body_bytes;
+                });
                 results
             }
             Err(error) => {
+                let error = error.at(&self.dir.join(database::FILE_NAME));
                 tracing::error!(%error, commits = group.len(), "a transaction of the log failed");
+                if error.is_damage() {
+                    damage::note(&self.dir, &error.to_string());
+                }
                 self.keys = StreamKeys::default();
-                self.texts.undo_to(0);
+                self.texts.undo_to(Mark::default());
                 group.iter().map(|_| Err(error.clone())).collect()
             }
         };
+        let failed = replies.iter().filter(|reply| reply.is_err()).count() as u64;
+        self.counters.add(|count| {
+            count.slow_commits += u64::from(is_slow);
+            count.failed_commits += failed;
+        });
+        // Every few seconds, while something is written, somebody looks.
+        self.room.now();
         for result in replies.iter().flatten() {
             for (stream, count) in &result.counts {
                 self.heads.moved(*stream, *count);
@@ -164,13 +200,12 @@ impl Writer {
         }
     }
 
-    fn write_group(
-        &mut self,
-        group: &[Waiting],
-        durability: Durability,
-    ) -> Result<Vec<Result<Committed, CommitError>>, CommitError> {
+    fn write_group(&mut self, group: &[Waiting], durability: Durability) -> Written {
+        self.faults
+            .writing(group.iter().flat_map(|(commit, _, _)| &commit.appends));
         self.set_level(durability)?;
         let at = self.clock.wall();
+        self.faults.write(WriteStep::Begin).map_err(storage)?;
         let mut transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -185,6 +220,7 @@ impl Writer {
                 keys: &mut self.keys,
                 texts: &mut self.texts,
                 at,
+                faults: &self.faults,
                 written: LogCounters::default(),
                 harness: &self.harness,
             };
@@ -197,6 +233,9 @@ impl Writer {
                     written.body_bytes += counts.body_bytes;
                     results.push(Ok(committed));
                 }
+                // The disk: SQLite may have rolled back the whole transaction already, so nobody's part of it stands,
+                // and what came after would be committed on its own.
+                Err(error @ CommitError::Storage(_)) => return Err(error),
                 Err(error) => {
                     // Dropping a savepoint rolls it back, and with it what it taught the caches.
                     drop(savepoint);
@@ -212,13 +251,9 @@ impl Writer {
             }
         }
         gate_blocking!(self.harness, Committing);
+        self.faults.write(WriteStep::Commit).map_err(storage)?;
         transaction.commit().map_err(storage)?;
-        self.texts.settle();
-        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        counters.events += written.events;
-        counters.body_bytes += written.body_bytes;
-        drop(counters);
-        Ok(results)
+        Ok((results, written))
     }
 
     fn set_level(&mut self, durability: Durability) -> Result<(), CommitError> {
@@ -300,11 +335,16 @@ impl OpenTexts {
     fn end(&mut self, key: i64) {
         self.ended.push(key);
     }
-    fn mark(&self) -> usize {
-        self.undo.len()
+    fn mark(&self) -> Mark {
+        Mark {
+            grown: self.undo.len(),
+            ended: self.ended.len(),
+        }
     }
-    fn undo_to(&mut self, mark: usize) {
-        while self.undo.len() > mark {
+    fn undo_to(&mut self, mark: Mark) {
+        // A turn whose end was not written goes on where its text is.
+        self.ended.truncate(mark.ended);
+        while self.undo.len() > mark.grown {
             if let Some((text, before)) = self.undo.pop() {
                 self.lengths.insert(text, before);
             }
@@ -319,12 +359,20 @@ impl OpenTexts {
     }
 }
 
+/// A point in a transaction to go back to; the default is its beginning.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    grown: usize,
+    ended: usize,
+}
+
 /// One commit on its way into the database.
 pub(super) struct Batch<'a> {
     db: &'a Connection,
     keys: &'a mut StreamKeys,
     texts: &'a mut OpenTexts,
     at: Timestamp,
+    faults: &'a LogFaults,
     written: LogCounters,
     harness: &'a Harness,
 }
@@ -403,6 +451,7 @@ impl<'a> Batch<'a> {
                 )
             })
             .map_err(storage)?;
+        self.faults.write(WriteStep::Append).map_err(storage)?;
         match body {
             EventBody::TurnStarted { .. } => self
                 .db
@@ -560,6 +609,8 @@ pub(super) fn append_all(
         keys: &mut keys,
         texts: &mut texts,
         at,
+        // Faults are for the writer.
+        faults: &LogFaults::default(),
         written: LogCounters::default(),
         harness: &Harness::default(),
     }
@@ -573,7 +624,7 @@ fn storage(error: rusqlite::Error) -> CommitError {
             rule: error.to_string(),
         }
     } else {
-        CommitError::Storage(Arc::new(error))
+        CommitError::Storage(Arc::new(error.into()))
     }
 }
 

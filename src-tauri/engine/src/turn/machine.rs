@@ -441,7 +441,7 @@ impl Machine {
         *times = if *last == asked { *times + 1 } else { 1 };
         *last = asked;
         let times = *times;
-        if times > SAME_STEPS_MAX + 1 {
+        if times > SAME_STEPS_MAX + 1 && !mutated!(self.harness, NoToolLoop) {
             let name = self.calls.first().map_or("", |call| call.name.as_str());
             let failure = Failure::new(
                 FailureCode::ToolLoop,
@@ -509,9 +509,10 @@ impl Machine {
         if mutated!(self.harness, IgnoreRetryAfter) && retry != Retry::Never {
             retry = Retry::Backoff;
         }
+        let compacted = self.compacted && !mutated!(self.harness, CompactAgain);
         if let Retry::Shorter(room) = retry
             && !self.shown
-            && !self.compacted
+            && !compacted
         {
             // Once in a turn: a conversation that still does not fit then never will.
             self.compacted = true;
@@ -585,7 +586,7 @@ impl Machine {
     /// Who is asked instead. Nobody once something was said: half an answer of one model and half of another is none.
     fn next_candidate(&self, failure: &Failure) -> Option<ModelRef> {
         let ours = matches!(failure.code, FailureCode::Panicked | FailureCode::Aborted);
-        if self.said || ours {
+        if (self.said && !mutated!(self.harness, FailoverAfterContent)) || ours {
             return None;
         }
         self.rules.candidates.get(self.candidate + 1).cloned()
