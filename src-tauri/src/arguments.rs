@@ -15,10 +15,13 @@ Holdfast: chat with the models you run yourself. A turn that ran is a turn that 
 Usage:
   holdfast [OPTIONS]                       open the window
   holdfast [OPTIONS] ask PROMPT            ask, and print the answer as it is written (- reads the prompt from stdin)
+  holdfast [OPTIONS] continue SESSION      let the last answer go on where it stopped before its end
+  holdfast [OPTIONS] retry SESSION         have the last message answered again
   holdfast [OPTIONS] list                  the sessions, newest first
   holdfast [OPTIONS] show SESSION          a session's transcript
   holdfast [OPTIONS] events SESSION        a session's log
   holdfast [OPTIONS] backup [FILE]         copy everything, also while the window is open, and print where to
+  holdfast [OPTIONS] health                what the data folder holds, and what was saved of damaged databases
 
   SESSION is an id, the beginning of one, or `last`.
 
@@ -29,15 +32,20 @@ Options:
   -h, --help               print this
   -V, --version            print the version
 
-Options of ask:
-      --session SESSION    go on with this session instead of beginning one
+Options of ask, continue and retry:
+      --session SESSION    ask: go on with this session instead of beginning one
+      --folder DIR         the session's tools see the files below this folder, and no others
+      --allow TOOL         allow this tool in this session without being asked, as in --allow write_file; repeatable
   -v, --verbose            also print reasoning, warnings and details, on stderr
 
-Options of list, show and events:
+Options of list, show, events and health:
       --json               for programs; events prints one object a line
       --all                list: also what is in the bin
 
-ask exits with 0 when the answer is complete, 1 when it failed, 3 when it was stopped or interrupted,
+A tool that changes something asks first: on a terminal you are shown exactly what will happen, and answer o (once),
+c (for this conversation) or n (no). Where nobody can be asked, the answer is no.
+
+ask, continue and retry exit with 0 when the answer is complete, 1 when it failed, 3 when it was stopped or interrupted,
 and every command with 2 when its command line makes no sense. Ctrl-C stops the answer and records that.
 ";
 
@@ -60,7 +68,7 @@ pub(crate) enum Face {
     /// The window.
     Window(Wish),
     /// One answer on stdout.
-    Ask(Question),
+    Turn(Order),
     /// What sessions there are.
     List { format: Format, scope: Scope },
     /// A transcript.
@@ -69,6 +77,8 @@ pub(crate) enum Face {
     Events { session: String, format: Format },
     /// A copy of everything.
     Backup { to: Option<PathBuf> },
+    /// How the data folder is.
+    Health { format: Format },
 }
 
 /// Whom to ask, as far as it was said.
@@ -91,17 +101,33 @@ pub(crate) struct ProviderWish {
     pub(crate) base_url: String,
 }
 
-/// `ask`.
+/// `ask`, `continue` or `retry`: one turn, to be followed to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Question {
-    /// What to say.
-    pub(crate) prompt: Prompt,
-    /// The session to go on with, as it was named.
-    pub(crate) session: Option<String>,
+pub(crate) struct Order {
+    /// How the turn begins.
+    pub(crate) beginning: Beginning,
     /// Whom to ask.
     pub(crate) wish: Wish,
+    /// Where the session's tools see files from now on, as it was typed.
+    pub(crate) folder: Option<PathBuf>,
+    /// Tools whose questions are answered beforehand.
+    pub(crate) allowed: Vec<String>,
     /// How much to tell on stderr.
     pub(crate) talk: Talk,
+}
+
+/// How a turn begins; sessions are as they were named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// With a message, in a session of its own or in the one named.
+    Say {
+        prompt: Prompt,
+        session: Option<String>,
+    },
+    /// Where the session's last answer stopped.
+    Continue { session: String },
+    /// With the session's last message, again.
+    Retry { session: String },
 }
 
 /// Where the prompt comes from.
@@ -143,7 +169,9 @@ pub(crate) enum Scope {
 /// A command line that makes no sense, in words.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsageError {
-    #[error("there is no command ‘{0}’; there are ask, list, show, events and backup")]
+    #[error(
+        "there is no command ‘{0}’; there are ask, continue, retry, list, show, events, backup and health"
+    )]
     UnknownCommand(String),
     #[error("{command} needs {what}")]
     Missing {
@@ -160,8 +188,8 @@ pub(crate) enum UsageError {
         command: &'static str,
         option: &'static str,
     },
-    #[error("--data-dir needs the path of a folder")]
-    NoFolder,
+    #[error("{0} needs the path of a folder")]
+    NoFolder(&'static str),
     #[error(
         "--provider needs a kind and an address, as in ollama=http://127.0.0.1:11434 or openai=http://127.0.0.1:8080/v1, not ‘{0}’"
     )]
@@ -181,6 +209,8 @@ struct Met {
     provider: Option<ProviderWish>,
     model: Option<String>,
     session: Option<String>,
+    folder: Option<PathBuf>,
+    allowed: Vec<String>,
     verbose: bool,
     json: bool,
     all: bool,
@@ -200,10 +230,12 @@ pub(crate) fn parse(
         match argument {
             Arg::Short('h') | Arg::Long("help") => return Ok(only(Face::Help)),
             Arg::Short('V') | Arg::Long("version") => return Ok(only(Face::Version)),
-            Arg::Long("data-dir") => met.data_dir = Some(folder(parser.value()?)?),
+            Arg::Long("data-dir") => met.data_dir = Some(folder("--data-dir", parser.value()?)?),
             Arg::Long("provider") => met.provider = Some(provider(&parser.value()?.string()?)?),
             Arg::Long("model") => met.model = Some(filled("--model", parser.value()?)?),
             Arg::Long("session") => met.session = Some(filled("--session", parser.value()?)?),
+            Arg::Long("folder") => met.folder = Some(folder("--folder", parser.value()?)?),
+            Arg::Long("allow") => met.allowed.push(filled("--allow", parser.value()?)?),
             Arg::Short('v') | Arg::Long("verbose") => met.verbose = true,
             Arg::Long("json") => met.json = true,
             Arg::Long("all") => met.all = true,
@@ -217,16 +249,25 @@ pub(crate) fn parse(
         None => window(met)?,
         Some(command) => match command.to_str() {
             Some("ask") => ask(met, words)?,
+            Some("continue") => {
+                let session = of_last_turn("continue", &met, words)?;
+                Face::Turn(order(met, Beginning::Continue { session }))
+            }
+            Some("retry") => {
+                let session = of_last_turn("retry", &met, words)?;
+                Face::Turn(order(met, Beginning::Retry { session }))
+            }
             Some("list") => list(met, words)?,
             Some("backup") => backup(met, words)?,
             Some("show") => {
-                let (session, format) = one_session("show", met, words)?;
+                let (session, format) = read_session("show", &met, words)?;
                 Face::Show { session, format }
             }
             Some("events") => {
-                let (session, format) = one_session("events", met, words)?;
+                let (session, format) = read_session("events", &met, words)?;
                 Face::Events { session, format }
             }
+            Some("health") => health(&met, words)?,
             Some(_) | None => {
                 let command = command.to_string_lossy().into_owned();
                 return Err(UsageError::UnknownCommand(command));
@@ -248,6 +289,8 @@ fn window(met: Met) -> Result<Face, UsageError> {
         "the window",
         &[
             ("--session", met.session.is_some()),
+            ("--folder", met.folder.is_some()),
+            ("--allow", !met.allowed.is_empty()),
             ("--verbose", met.verbose),
             ("--json", met.json),
             ("--all", met.all),
@@ -274,19 +317,40 @@ fn ask(met: Met, words: impl Iterator<Item = OsString>) -> Result<Face, UsageErr
         }
         _ => Prompt::Said(said),
     };
-    Ok(Face::Ask(Question {
-        prompt,
-        session: met.session,
+    let session = met.session.clone();
+    Ok(Face::Turn(order(met, Beginning::Say { prompt, session })))
+}
+
+/// The session whose last turn is meant.
+fn of_last_turn(
+    command: &'static str,
+    met: &Met,
+    words: impl Iterator<Item = OsString>,
+) -> Result<String, UsageError> {
+    let foreign = [
+        ("--session", met.session.is_some()),
+        ("--json", met.json),
+        ("--all", met.all),
+    ];
+    refuse(command, &foreign)?;
+    one_session(command, words)
+}
+
+fn order(met: Met, beginning: Beginning) -> Order {
+    Order {
+        beginning,
         wish: Wish {
             provider: met.provider,
             model: met.model,
         },
+        folder: met.folder,
+        allowed: met.allowed,
         talk: if met.verbose {
             Talk::Verbose
         } else {
             Talk::Usual
         },
-    }))
+    }
 }
 
 fn list(met: Met, mut words: impl Iterator<Item = OsString>) -> Result<Face, UsageError> {
@@ -313,13 +377,29 @@ fn backup(met: Met, mut words: impl Iterator<Item = OsString>) -> Result<Face, U
     Ok(Face::Backup { to })
 }
 
+fn health(met: &Met, mut words: impl Iterator<Item = OsString>) -> Result<Face, UsageError> {
+    refuse_asking("health", met)?;
+    refuse("health", &[("--all", met.all)])?;
+    refuse_more("health", words.next())?;
+    Ok(Face::Health {
+        format: format(met.json),
+    })
+}
+
+fn read_session(
+    command: &'static str,
+    met: &Met,
+    words: impl Iterator<Item = OsString>,
+) -> Result<(String, Format), UsageError> {
+    refuse_asking(command, met)?;
+    refuse(command, &[("--all", met.all)])?;
+    Ok((one_session(command, words)?, format(met.json)))
+}
+
 fn one_session(
     command: &'static str,
-    met: Met,
     mut words: impl Iterator<Item = OsString>,
-) -> Result<(String, Format), UsageError> {
-    refuse_asking(command, &met)?;
-    refuse(command, &[("--all", met.all)])?;
+) -> Result<String, UsageError> {
     let what = "a session: an id, the beginning of one, or `last`";
     let session = words
         .next()
@@ -329,7 +409,7 @@ fn one_session(
         return Err(UsageError::Missing { command, what });
     }
     refuse_more(command, words.next())?;
-    Ok((session, format(met.json)))
+    Ok(session)
 }
 
 fn refuse_asking(command: &'static str, met: &Met) -> Result<(), UsageError> {
@@ -339,6 +419,8 @@ fn refuse_asking(command: &'static str, met: &Met) -> Result<(), UsageError> {
             ("--provider", met.provider.is_some()),
             ("--model", met.model.is_some()),
             ("--session", met.session.is_some()),
+            ("--folder", met.folder.is_some()),
+            ("--allow", !met.allowed.is_empty()),
             ("--verbose", met.verbose),
         ],
     )
@@ -365,9 +447,9 @@ fn format(json: bool) -> Format {
     if json { Format::Json } else { Format::Text }
 }
 
-fn folder(value: OsString) -> Result<PathBuf, UsageError> {
+fn folder(option: &'static str, value: OsString) -> Result<PathBuf, UsageError> {
     if value.is_empty() {
-        return Err(UsageError::NoFolder);
+        return Err(UsageError::NoFolder(option));
     }
     Ok(PathBuf::from(value))
 }
@@ -419,9 +501,11 @@ mod tests {
     fn options_may_stand_before_and_after_the_command() {
         let expected = Ok(CommandLine {
             data_dir: Some("d".into()),
-            face: Face::Ask(Question {
-                prompt: Prompt::Said("why is it so".into()),
-                session: Some("last".into()),
+            face: Face::Turn(Order {
+                beginning: Beginning::Say {
+                    prompt: Prompt::Said("why is it so".into()),
+                    session: Some("last".into()),
+                },
                 wish: Wish {
                     provider: Some(ProviderWish {
                         dialect: Dialect::OpenAiChat,
@@ -430,6 +514,8 @@ mod tests {
                     }),
                     model: Some("m".into()),
                 },
+                folder: Some("notes".into()),
+                allowed: vec!["write_file".into(), "other".into()],
                 talk: Talk::Verbose,
             }),
         });
@@ -441,6 +527,11 @@ mod tests {
                 "--model=m",
                 "ask",
                 "-v",
+                "--folder",
+                "notes",
+                "--allow",
+                "write_file",
+                "--allow=other",
                 "--session",
                 "last",
                 "--provider",
@@ -461,6 +552,10 @@ mod tests {
                 provider,
                 "--session=last",
                 "--data-dir=d",
+                "--allow=write_file",
+                "--folder=notes",
+                "--allow",
+                "other",
                 "--model",
                 "m",
             ]),
@@ -471,7 +566,10 @@ mod tests {
     #[test]
     fn a_dash_reads_the_prompt_from_stdin_and_two_dashes_end_the_options() {
         let prompt = |line: &[&str]| match parsed(line).map(|line| line.face) {
-            Ok(Face::Ask(question)) => question.prompt,
+            Ok(Face::Turn(Order {
+                beginning: Beginning::Say { prompt, .. },
+                ..
+            })) => prompt,
             other => panic!("{other:?}"),
         };
         assert_eq!(prompt(&["ask", "-"]), Prompt::Stdin);
@@ -500,6 +598,30 @@ mod tests {
             (&["ask", "  "], "ask needs a prompt"),
             (&["show"], "show needs a session"),
             (&["show", "a", "b"], "show takes no ‘b’"),
+            (&["continue"], "continue needs a session"),
+            (&["retry", "a", "b"], "retry takes no ‘b’"),
+            (
+                &["continue", "--session", "a", "b"],
+                "--session is not an option of continue",
+            ),
+            (
+                &["show", "--folder", "d", "a"],
+                "--folder is not an option of show",
+            ),
+            (&["health", "x"], "health takes no ‘x’"),
+            (
+                &["health", "--allow", "write_file"],
+                "--allow is not an option of health",
+            ),
+            (
+                &["--folder", "d"],
+                "--folder is not an option of the window",
+            ),
+            (
+                &["ask", "--folder=", "p"],
+                "--folder needs the path of a folder",
+            ),
+            (&["ask", "--allow", " ", "p"], "--allow needs a value"),
             (&["list", "x"], "list takes no ‘x’"),
             (&["backup", "a", "b"], "backup takes no ‘b’"),
             (&["backup", "--json"], "--json is not an option of backup"),
@@ -532,6 +654,39 @@ mod tests {
             let error = parsed(line).expect_err("a usage error");
             assert!(error.contains(words), "{line:?} said {error:?}");
         }
+    }
+
+    #[test]
+    fn continue_and_retry_take_one_session_and_the_options_of_a_turn() {
+        let order = |beginning| {
+            Ok(only(Face::Turn(Order {
+                beginning,
+                wish: Wish {
+                    provider: None,
+                    model: Some("m".into()),
+                },
+                folder: None,
+                allowed: vec!["write_file".into()],
+                talk: Talk::Usual,
+            })))
+        };
+        let options = ["--model", "m", "--allow", "write_file"];
+        let line = |command| [&[command, "last"][..], &options].concat();
+        let session = || "last".to_owned();
+        assert_eq!(
+            parsed(&line("continue")),
+            order(Beginning::Continue { session: session() })
+        );
+        assert_eq!(
+            parsed(&line("retry")),
+            order(Beginning::Retry { session: session() })
+        );
+        assert_eq!(
+            parsed(&["health", "--json"]),
+            Ok(only(Face::Health {
+                format: Format::Json
+            }))
+        );
     }
 
     #[test]

@@ -1,12 +1,19 @@
-//! The faces without a window: `ask`, `list`, `show`, `events`, `backup`.
+//! The faces without a window: `ask`, `continue`, `retry`, `list`, `show`, `events`, `backup`,
+//! `health`.
 //!
 //! Invariant: text on stdout was committed before, as in any window; stdout carries the answer and nothing else,
 //! stderr what is said about it. A reader who went away (a closed pipe) ends the printing, never the turn.
 
+mod answer;
 mod ask;
+mod asker;
 mod backup;
+mod beginning;
+mod following;
+mod health;
 mod lookup;
 mod print;
+mod question;
 mod shape;
 mod stored;
 mod words;
@@ -15,6 +22,7 @@ use std::{fmt, process::ExitCode};
 
 pub(crate) use ask::ask;
 pub(crate) use backup::backup;
+pub(crate) use health::health;
 pub(crate) use stored::{events, list, show};
 
 use self::print::Margin;

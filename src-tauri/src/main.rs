@@ -87,10 +87,10 @@ fn composed(line: CommandLine) -> Result<ExitCode, NotBegun> {
         Face::Help => said(arguments::HELP),
         Face::Version => said(concat!("holdfast ", env!("CARGO_PKG_VERSION"), "\n")),
         Face::Window(wish) => return window(data_dir::made(&place()?)?, wish),
-        Face::Ask(question) => {
+        Face::Turn(order) => {
             let data_dir = data_dir::made(&place()?)?;
-            let _traces = traces(Some(&data_dir), question.talk);
-            held(|runtime| runtime.block_on(headless::ask(&data_dir, question)))?
+            let _traces = traces(Some(&data_dir), order.talk);
+            held(|runtime| runtime.block_on(headless::ask(&data_dir, order)))?
         }
         Face::List { format, scope } => {
             let data_dir = data_dir::existing(&place()?)?;
@@ -111,6 +111,11 @@ fn composed(line: CommandLine) -> Result<ExitCode, NotBegun> {
             let data_dir = data_dir::existing(&place()?)?;
             let _traces = traces(data_dir.as_deref(), Talk::Usual);
             held(|runtime| runtime.block_on(headless::events(data_dir, &session, format)))?
+        }
+        Face::Health { format } => {
+            let data_dir = data_dir::existing(&place()?)?;
+            let _traces = traces(data_dir.as_deref(), Talk::Usual);
+            held(|runtime| runtime.block_on(headless::health(data_dir, format)))?
         }
     };
     Ok(exit.into())

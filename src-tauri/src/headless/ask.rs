@@ -1,43 +1,43 @@
-//! `ask`: one turn, followed by attach and poll exactly as a window follows it.
+//! `ask`, `continue` and `retry`: one turn, followed by attach and poll exactly as a window follows it.
 //!
-//! Invariant: the answer on stdout is the committed one, each character once, whatever is asked or answered twice.
-//! Kept by: the cursor admits an event or does not, and every item knows how much of it was printed.
+//! Invariant: the turn is followed to its terminal event, whatever is lost on the way, and whoever is asked something
+//! meanwhile holds up nothing else: Ctrl-C, text and answers from elsewhere are heard all the same.
 
 use std::{
     cell::Cell,
-    collections::HashMap,
     io::{self, Read},
-    path::Path,
+    path::{Path, PathBuf},
     pin::{Pin, pin},
     time::Duration,
 };
 
 use engine::{Config, Engine};
 use protocol::{
-    Admission, AttachMode, AttachReason, Attached, Batch, Cursor, Epoch, ErrorCode, ErrorReport,
-    Event, EventBody, InterruptedWhy, ItemBody, ItemId, Op, PROTOCOL, Page, PageId, Part, Phase,
-    PollRequest, SessionId, Status, StreamId, TranscriptPage, TurnId, TurnOutcome,
+    AttachReason, Attached, Cursor, ErrorCode, ErrorReport, InterruptedWhy, Op, PROTOCOL, Page,
+    PageId, Phase, SessionId, StreamId, TranscriptPage, TurnId, TurnOutcome,
 };
 use tokio::{task::JoinSet, time::Sleep};
 
 use crate::{
-    arguments::{Prompt, Question, Talk},
+    arguments::{Beginning, Order, Prompt, Talk},
     choice::{self, NoChoice},
     signals::{Asked, Signals},
 };
 
 use super::{
-    Exit, complain, lookup,
-    print::{self, Listener, Margin},
+    Exit,
+    answer::{Answer, Printing},
+    asker::{Asker, Hearing, Verdict},
+    beginning::{self, NothingTo, Start},
+    complain,
+    following::{Applied, Following},
+    lookup,
+    print::Margin,
     words,
 };
 
 /// The window's label, as far as the engine is concerned.
 const LABEL: &str = "ask";
-
-/// How long a poll stays parked; the next one follows at once.
-const POLL_WAIT_MS: u32 = 8_000;
-const POLL_BYTES_MAX: u32 = 256 * 1024;
 
 /// After Ctrl-C the turn's end is awaited for so long.
 const STOP_MAX: Duration = Duration::from_secs(3);
@@ -51,11 +51,15 @@ const ATTACHES_MAX: u32 = 4;
 /// Polls in a row that find the turn unsaved: the disk is given a quarter of a minute to recover.
 const UNSAVED_POLLS_MAX: u32 = 2;
 
-/// Asks, prints the answer, and says how that ended.
-pub(crate) async fn ask(data_dir: &Path, question: Question) -> Exit {
+/// Begins a turn, prints its answer, and says how that ended.
+pub(crate) async fn ask(data_dir: &Path, order: Order) -> Exit {
     let margin = Margin::of_this_process();
-    let prompt = match said(question.prompt.clone()) {
-        Ok(prompt) => prompt,
+    let folder = match order.folder.as_deref().map(folder_at).transpose() {
+        Ok(folder) => folder,
+        Err(error) => return complain(error, Exit::Failed),
+    };
+    let (wanted, by_stdin) = match wanted(&order.beginning) {
+        Ok(wanted) => wanted,
         Err(error) => {
             return complain(
                 format!("the prompt could not be read: {error}"),
@@ -63,8 +67,11 @@ pub(crate) async fn ask(data_dir: &Path, question: Question) -> Exit {
             );
         }
     };
-    if prompt.trim().is_empty() {
-        return complain("the prompt is empty", Exit::Usage);
+    match &wanted {
+        Wanted::Said { text, .. } if text.trim().is_empty() => {
+            return complain("the prompt is empty", Exit::Usage);
+        }
+        Wanted::Said { .. } | Wanted::GoingOn(_) | Wanted::Again(_) => {}
     }
     let signals = match Signals::taken() {
         Ok(signals) => signals,
@@ -77,10 +84,12 @@ pub(crate) async fn ask(data_dir: &Path, question: Question) -> Exit {
     let conversation = Conversation {
         engine: engine.clone(),
         margin,
-        talk: question.talk,
+        talk: order.talk,
         running: Cell::new(None),
     };
-    let held = conversation.held(&question, prompt);
+    let hearing = Hearing::of_this_process(by_stdin);
+    let asker = Asker::new(margin, order.allowed.clone(), hearing);
+    let held = conversation.held(&order, wanted, folder, asker);
     let (exit, haste) = under_signals(&conversation, signals, held).await;
     if haste == Haste::AtOnce {
         return exit;
@@ -92,17 +101,64 @@ pub(crate) async fn ask(data_dir: &Path, question: Question) -> Exit {
     exit
 }
 
-fn said(prompt: Prompt) -> io::Result<String> {
-    match prompt {
-        Prompt::Said(text) => Ok(text),
-        Prompt::Stdin => {
-            let mut text = String::new();
-            io::stdin().lock().read_to_string(&mut text)?;
-            // The end of the last line belongs to the pipe, not to the question.
-            text.truncate(text.trim_end_matches(['\n', '\r']).len());
-            Ok(text)
-        }
+/// Why a folder cannot be given to a session.
+#[derive(Debug, thiserror::Error)]
+enum NoFolder {
+    #[error("the folder ‘{path}’ cannot be used: {source}; name another one with --folder")]
+    Unusable {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("‘{0}’ is not a folder; name one with --folder")]
+    NotAFolder(PathBuf),
+    #[error("the name of the folder ‘{0}’ is not readable as text, so it cannot be used")]
+    NotText(PathBuf),
+}
+
+/// The folder under its one name, as a session keeps it.
+fn folder_at(path: &Path) -> Result<String, NoFolder> {
+    let folder = path.canonicalize().map_err(|source| NoFolder::Unusable {
+        path: path.to_owned(),
+        source,
+    })?;
+    if !folder.is_dir() {
+        return Err(NoFolder::NotAFolder(path.to_owned()));
     }
+    let name = folder.into_os_string().into_string();
+    name.map_err(|name| NoFolder::NotText(name.into()))
+}
+
+/// What is to be done, with the prompt at hand.
+enum Wanted<'a> {
+    Said {
+        text: String,
+        session: Option<&'a str>,
+    },
+    GoingOn(&'a str),
+    Again(&'a str),
+}
+
+/// Also says whether stdin was read to its end for it.
+fn wanted(beginning: &Beginning) -> io::Result<(Wanted<'_>, bool)> {
+    Ok(match beginning {
+        Beginning::Say { prompt, session } => {
+            let (text, by_stdin) = match prompt {
+                Prompt::Said(text) => (text.clone(), false),
+                Prompt::Stdin => {
+                    let mut text = String::new();
+                    io::stdin().lock().read_to_string(&mut text)?;
+                    // The end of the last line belongs to the pipe, not to the question.
+                    text.truncate(text.trim_end_matches(['\n', '\r']).len());
+                    (text, true)
+                }
+            };
+            let session = session.as_deref();
+            (Wanted::Said { text, session }, by_stdin)
+        }
+        Beginning::Continue { session } => (Wanted::GoingOn(session), false),
+        Beginning::Retry { session } => (Wanted::Again(session), false),
+    })
 }
 
 /// How the process leaves after the conversation.
@@ -171,6 +227,8 @@ enum Refused {
     #[error(transparent)]
     Session(#[from] lookup::NoSession),
     #[error(transparent)]
+    Nothing(#[from] NothingTo),
+    #[error(transparent)]
     Choice(#[from] NoChoice),
     #[error(transparent)]
     Engine(#[from] ErrorReport),
@@ -195,6 +253,7 @@ impl Refused {
         match self {
             Self::Engine(report) if report.code == ErrorCode::ShuttingDown => Exit::Stopped,
             Self::Session(_)
+            | Self::Nothing(_)
             | Self::Choice(_)
             | Self::Engine(_)
             | Self::NoTurn
@@ -213,50 +272,37 @@ struct Conversation {
 }
 
 impl Conversation {
-    async fn held(&self, question: &Question, prompt: String) -> Result<Exit, Refused> {
+    async fn held(
+        &self,
+        order: &Order,
+        wanted: Wanted<'_>,
+        folder: Option<String>,
+        mut asker: Asker,
+    ) -> Result<Exit, Refused> {
         let engine = &self.engine;
         let page = engine.mint_page();
         let welcome = engine.hello(LABEL, page, PROTOCOL)?;
-        let (session, attached) = match &question.session {
+        let word = match &wanted {
+            Wanted::Said { session, .. } => *session,
+            Wanted::GoingOn(session) | Wanted::Again(session) => Some(*session),
+        };
+        let (session, turn, attached) = match word {
             Some(word) => {
                 let library = engine.library().await?;
                 let session = lookup::session(&library, word)?.session;
                 let stream = StreamId::Session(session);
-                (
-                    session,
-                    Some(
-                        engine
-                            .attach(page, stream, None, AttachReason::Open)
-                            .await?,
-                    ),
-                )
+                let attached = engine
+                    .attach(page, stream, None, AttachReason::Open)
+                    .await?;
+                let turn = self.begun_in(order, wanted, folder, &attached).await?;
+                (session, turn, Some(attached))
             }
-            None => (engine.mint_session(), None),
-        };
-        let present = attached.as_ref().and_then(|attached| match &attached.page {
-            Some(Page::Session(transcript)) => transcript.model.clone(),
-            Some(Page::Library(_)) | None => None,
-        });
-        let model = choice::choose(engine, &question.wish, present.as_ref()).await?;
-        let op = if attached.is_some() {
-            if present.as_ref() != Some(&model) {
-                let choose = Op::ChooseModel { session, model };
-                engine.submit(engine.mint_op(), choose).await?;
-            }
-            Op::SendMessage {
-                session,
-                text: prompt,
-            }
-        } else {
-            Op::StartSession {
-                session,
-                model,
-                text: prompt,
-                folder: None,
+            None => {
+                let session = engine.mint_session();
+                let turn = self.begun_anew(order, wanted, folder, session).await?;
+                (session, turn, None)
             }
         };
-        let receipt = engine.submit(engine.mint_op(), op).await?;
-        let turn = receipt.turn.ok_or(Refused::NoTurn)?;
         self.running.set(Some((session, turn)));
         self.margin.say(format_args!("session {session}"));
 
@@ -273,13 +319,89 @@ impl Conversation {
             }
         };
         let outcome = self
-            .followed(page, session, &mut place, &mut answer)
+            .followed(page, session, &mut place, &mut answer, &mut asker)
             .await?;
         answer.end_line().await;
         Ok(match (self.ended(&outcome), answer.printing) {
             (Exit::Done, Printing::Failed) => Exit::Failed,
             (exit, Printing::Goes | Printing::Unheard | Printing::Failed) => exit,
         })
+    }
+
+    /// Begins a session with what was said.
+    async fn begun_anew(
+        &self,
+        order: &Order,
+        wanted: Wanted<'_>,
+        folder: Option<String>,
+        session: SessionId,
+    ) -> Result<TurnId, Refused> {
+        let text = match wanted {
+            Wanted::Said { text, .. } => text,
+            // Both name a session.
+            Wanted::GoingOn(_) | Wanted::Again(_) => return Err(Refused::NoTurn),
+        };
+        let model = choice::choose(&self.engine, &order.wish, None).await?;
+        self.tell_folder(folder.as_deref());
+        let op = Op::StartSession {
+            session,
+            model,
+            text,
+            folder,
+        };
+        self.begun_by(op).await
+    }
+
+    /// Begins a turn in a session that exists.
+    async fn begun_in(
+        &self,
+        order: &Order,
+        wanted: Wanted<'_>,
+        folder: Option<String>,
+        attached: &Attached,
+    ) -> Result<TurnId, Refused> {
+        let transcript = transcript_of(attached).ok_or(Refused::NoTurn)?;
+        let session = transcript.session;
+        let start = match wanted {
+            Wanted::Said { text, .. } => Start::Say(text),
+            Wanted::GoingOn(_) => Start::going_on(transcript)?,
+            Wanted::Again(_) => {
+                let start = Start::again(transcript)?;
+                for words in beginning::stays(transcript) {
+                    self.margin.say(words);
+                }
+                start
+            }
+        };
+        let engine = &self.engine;
+        let present = transcript.model.as_ref();
+        let model = choice::choose(engine, &order.wish, present).await?;
+        if present != Some(&model) {
+            let choose = Op::ChooseModel { session, model };
+            engine.submit(engine.mint_op(), choose).await?;
+        }
+        let folder_before = transcript.folder.as_deref();
+        // Choosing the same one again would take back what was allowed in it.
+        if folder.is_some() && folder.as_deref() != folder_before {
+            let folder = folder.clone();
+            let choose = Op::ChooseFolder { session, folder };
+            engine.submit(engine.mint_op(), choose).await?;
+        }
+        self.tell_folder(folder.as_deref().or(folder_before));
+        self.begun_by(start.op_in(session)).await
+    }
+
+    /// Whoever lets a model read files should see which.
+    fn tell_folder(&self, folder: Option<&str>) {
+        if let Some(folder) = folder {
+            self.margin
+                .murmur(format_args!("tools see the files below {folder}"));
+        }
+    }
+
+    async fn begun_by(&self, op: Op) -> Result<TurnId, Refused> {
+        let receipt = self.engine.submit(self.engine.mint_op(), op).await?;
+        receipt.turn.ok_or(Refused::NoTurn)
     }
 
     /// Follows the turn to its terminal event.
@@ -289,6 +411,7 @@ impl Conversation {
         session: SessionId,
         following: &mut Following,
         answer: &mut Answer,
+        asker: &mut Asker,
     ) -> Result<TurnOutcome, Refused> {
         let mut attaches = 1;
         let mut unsaved = 0;
@@ -299,7 +422,20 @@ impl Conversation {
             if unsaved > UNSAVED_POLLS_MAX {
                 return Err(Refused::NotSaved);
             }
-            match self.engine.poll(following.request()).await {
+            if let Some(verdict) = asker.attend(answer).await {
+                self.submit(session, verdict, answer).await?;
+                continue;
+            }
+            let polled = tokio::select! {
+                polled = self.engine.poll(following.request()) => polled,
+                typed = asker.typed() => {
+                    if let Some(verdict) = asker.heard(typed) {
+                        self.submit(session, verdict, answer).await?;
+                    }
+                    continue;
+                }
+            };
+            match polled {
                 Ok(batch) => {
                     let not_saving = batch
                         .status
@@ -335,6 +471,49 @@ impl Conversation {
                     | ErrorCode::Other => return Err(report.into()),
                 },
             }
+        }
+    }
+
+    /// Submits an answer; the first one stands, whoever gave it.
+    async fn submit(
+        &self,
+        session: SessionId,
+        verdict: Verdict,
+        answer: &mut Answer,
+    ) -> Result<(), Refused> {
+        let Verdict { item, word, why } = verdict;
+        let op = Op::AnswerApproval {
+            session,
+            turn: answer.turn(),
+            item,
+            answer: word,
+        };
+        match self.engine.submit(self.engine.mint_op(), op).await {
+            Ok(_) => {
+                answer.answered_here(item);
+                if let Some(why) = why {
+                    answer.aside(why).await;
+                }
+                Ok(())
+            }
+            Err(report) => match report.code {
+                ErrorCode::AlreadyResolved { resolution } => {
+                    answer.resolved(item, resolution).await;
+                    Ok(())
+                }
+                ErrorCode::NotFound
+                | ErrorCode::TurnActive
+                | ErrorCode::StaleHead
+                | ErrorCode::OpIdConflict
+                | ErrorCode::Gone
+                | ErrorCode::Invalid { .. }
+                | ErrorCode::StorageFailed
+                | ErrorCode::ShuttingDown
+                | ErrorCode::Superseded
+                | ErrorCode::UnknownEpoch
+                | ErrorCode::ProtocolMismatch
+                | ErrorCode::Other => Err(report.into()),
+            },
         }
     }
 
@@ -380,297 +559,31 @@ impl Conversation {
     }
 }
 
-/// Where this client stands in its stream.
-struct Following {
-    epoch: Epoch,
-    cursor: Cursor,
-    seen_status: u64,
-}
-
-/// What became of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Applied {
-    All,
-    /// Something was missing in between, or it was another attachment's answer.
-    Gap,
-}
-
-impl Following {
-    /// From the position of what came with an attachment; what is in it is not printed.
-    fn after(attached: &Attached) -> Self {
-        let cursor = match &attached.page {
-            Some(Page::Session(transcript)) => transcript.as_of,
-            Some(Page::Library(library)) => library.as_of,
-            None => attached.head,
-        };
-        Self {
-            epoch: attached.epoch,
-            cursor,
-            seen_status: 0,
-        }
-    }
-
-    /// From `cursor`, or from the page that came instead, of which our turn is printed as far as it was not.
-    async fn of(attached: &Attached, cursor: Option<Cursor>, answer: &mut Answer) -> Self {
-        let mut following = Self::after(attached);
-        match (attached.mode, cursor, &attached.page) {
-            (AttachMode::Resume, Some(cursor), _) => following.cursor = cursor,
-            (_, _, Some(Page::Session(transcript))) => answer.catch_up(transcript).await,
-            (AttachMode::Resume | AttachMode::Fresh | AttachMode::Reset(_), _, _) => {}
-        }
-        if let Some(status) = &attached.status {
-            following.hear(status, answer).await;
-        }
-        following
-    }
-
-    fn request(&self) -> PollRequest {
-        PollRequest {
-            epoch: self.epoch,
-            after: self.cursor,
-            seen_status: self.seen_status,
-            wait_ms: POLL_WAIT_MS,
-            max_bytes: POLL_BYTES_MAX,
-        }
-    }
-
-    async fn take(&mut self, batch: &Batch, answer: &mut Answer) -> Applied {
-        if batch.epoch != self.epoch {
-            return Applied::Gap;
-        }
-        for event in &batch.events {
-            match self.cursor.admits(event.seq) {
-                Admission::Next => {
-                    answer.apply(event).await;
-                    self.cursor = self.cursor.advanced_to(event.seq);
-                }
-                Admission::Seen => {}
-                Admission::Gap => return Applied::Gap,
-            }
-        }
-        if let Some(status) = &batch.status {
-            self.hear(status, answer).await;
-        }
-        Applied::All
-    }
-
-    async fn hear(&mut self, status: &Status, answer: &mut Answer) {
-        if status.revision > self.seen_status {
-            self.seen_status = status.revision;
-            answer.status(&status.phase).await;
-        }
+fn transcript_of(attached: &Attached) -> Option<&TranscriptPage> {
+    match &attached.page {
+        Some(Page::Session(transcript)) => Some(transcript),
+        Some(Page::Library(_)) | None => None,
     }
 }
 
-/// Whether the answer reaches anybody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Printing {
-    Goes,
-    /// The reader went away, which is theirs to decide.
-    Unheard,
-    /// stdout takes nothing more.
-    Failed,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The answer, as far as it was printed.
-struct Answer {
-    margin: Margin,
-    talk: Talk,
-    turn: TurnId,
-    printed: HashMap<ItemId, usize>,
-    last_item: Option<ItemId>,
-    ends_line: bool,
-    whispered: bool,
-    last_words: Option<String>,
-    printing: Printing,
-    outcome: Option<TurnOutcome>,
-}
-
-impl Answer {
-    fn new(margin: Margin, talk: Talk, turn: TurnId) -> Self {
-        Self {
-            margin,
-            talk,
-            turn,
-            printed: HashMap::new(),
-            last_item: None,
-            ends_line: true,
-            whispered: false,
-            last_words: None,
-            printing: Printing::Goes,
-            outcome: None,
-        }
-    }
-
-    async fn apply(&mut self, event: &Event) {
-        if event.turn != Some(self.turn) {
-            return;
-        }
-        match &event.body {
-            EventBody::TextAppended {
-                item,
-                part,
-                offset,
-                text,
-            } => {
-                let offset = usize::try_from(*offset).unwrap_or(usize::MAX);
-                self.text(*item, *part, offset, text).await;
-            }
-            EventBody::TurnEnded { outcome } => self.outcome = Some(outcome.clone()),
-            EventBody::ToolCallRequested { name, .. } => {
-                let words = format!("{name} is called");
-                self.aside(words).await;
-            }
-            EventBody::SessionListed { .. }
-            | EventBody::SessionTitled { .. }
-            | EventBody::SessionTurnStarted { .. }
-            | EventBody::SessionTurnEnded { .. }
-            | EventBody::SessionAsked { .. }
-            | EventBody::SessionAnswered { .. }
-            | EventBody::SessionBinned { .. }
-            | EventBody::SessionUnbinned { .. }
-            | EventBody::ProviderAdded { .. }
-            | EventBody::ProviderChanged { .. }
-            | EventBody::ProviderRemoved { .. }
-            | EventBody::TimeLimitsChanged { .. }
-            | EventBody::FallbacksChosen { .. }
-            | EventBody::LogSalvaged { .. }
-            | EventBody::SessionStarted { .. }
-            | EventBody::SessionRenamed { .. }
-            | EventBody::ModelChosen { .. }
-            | EventBody::FolderChosen { .. }
-            | EventBody::ApprovalRequested { .. }
-            | EventBody::ApprovalResolved { .. }
-            | EventBody::HistoryCompacted { .. }
-            | EventBody::UserMessageAdded { .. }
-            | EventBody::TurnStarted { .. }
-            | EventBody::StepStarted { .. }
-            | EventBody::ToolCallStarted { .. }
-            | EventBody::ToolCallFinished { .. }
-            | EventBody::StepEnded { .. }
-            | EventBody::AttemptFailed { .. }
-            | EventBody::HistoryRewound { .. }
-            | EventBody::Unsupported { .. } => {}
-        }
-    }
-
-    /// Prints of our turn what was not printed yet.
-    async fn catch_up(&mut self, transcript: &TranscriptPage) {
-        let Some(turn) = transcript.turns.iter().find(|turn| turn.turn == self.turn) else {
-            return;
-        };
-        for item in &turn.items {
-            match &item.body {
-                ItemBody::Text { part, text, .. } => self.text(item.item, *part, 0, text).await,
-                ItemBody::UserMessage { .. }
-                | ItemBody::ToolCall { .. }
-                | ItemBody::Compacted { .. }
-                | ItemBody::Unsupported { .. } => {}
-            }
-        }
-        self.outcome = turn.outcome.clone();
-    }
-
-    /// What the turn is doing; while text comes, the text says it.
-    async fn status(&mut self, phase: &Phase) {
-        let tells = match phase {
-            Phase::Idle | Phase::Writing => false,
-            Phase::Thinking => self.talk == Talk::Usual,
-            Phase::Connecting { .. }
-            | Phase::Waiting { .. }
-            | Phase::LoadingModel { .. }
-            | Phase::ReadingPrompt { .. }
-            | Phase::CallingTool { .. }
-            | Phase::RunningTool { .. }
-            | Phase::Asking { .. }
-            | Phase::Compacting
-            | Phase::Retrying { .. }
-            // Whoever pressed Ctrl-C has been told.
-            | Phase::NotSaving { .. } => true,
-            Phase::Stopping => false,
-        };
-        match words::phase(phase) {
-            Some(words) if tells && self.last_words.as_ref() != Some(&words) => {
-                self.last_words = Some(words.clone());
-                self.aside(words).await
-            }
-            Some(_) | None => {}
-        }
-    }
-
-    /// A line on stderr that does not begin in the middle of a line of the answer.
-    async fn aside(&mut self, words: String) {
-        self.end_line().await;
-        self.margin.murmur(words);
-    }
-
-    async fn text(&mut self, item: ItemId, part: Part, offset: usize, text: &str) {
-        let printed = self.printed.entry(item).or_default();
-        let end = offset.saturating_add(text.len());
-        let Some(fresh) = text.get(printed.saturating_sub(offset)..) else {
-            return; // All of it was printed.
-        };
-        *printed = (*printed).max(end);
-        match (part, self.talk) {
-            (Part::Answer, _) => self.say(item, fresh).await,
-            (Part::Reasoning, Talk::Verbose) => {
-                self.margin.whisper(fresh);
-                self.whispered = true;
-            }
-            (Part::Reasoning, Talk::Usual) => {}
-        }
-    }
-
-    async fn say(&mut self, item: ItemId, text: &str) {
-        if text.is_empty() {
-            return;
-        }
-        if std::mem::take(&mut self.whispered) {
-            self.margin.say("");
-        }
-        let mut said = String::new();
-        if self
-            .last_item
-            .replace(item)
-            .is_some_and(|last| last != item)
-        {
-            // Two answers of one turn, with tools between them.
-            said.push_str(if self.ends_line { "\n" } else { "\n\n" });
-        }
-        said.push_str(&print::for_stdout(text));
-        self.ends_line = text.ends_with('\n');
-        self.put(said).await
-    }
-
-    /// Ends the last line, so that a prompt or a pipe's reader finds it ended.
-    async fn end_line(&mut self) {
-        if std::mem::take(&mut self.whispered) {
-            self.margin.say("");
-        }
-        if !std::mem::replace(&mut self.ends_line, true) {
-            self.put("\n".to_owned()).await;
-        }
-    }
-
-    /// A reader who is slow holds up the printing, on a thread of its own: signals are heard all the same.
-    /// Printing that fails is told once, and the turn goes on: it is kept, and can be shown.
-    async fn put(&mut self, text: String) {
-        match self.printing {
-            Printing::Goes => {}
-            Printing::Unheard | Printing::Failed => return,
-        }
-        let printed = tokio::task::spawn_blocking(move || print::put(&text)).await;
-        match printed
-            .map_err(io::Error::other)
-            .and_then(|printed| printed)
-        {
-            Ok(Listener::There) => {}
-            Ok(Listener::Gone) => self.printing = Printing::Unheard,
-            Err(error) => {
-                self.printing = Printing::Failed;
-                self.margin
-                    .complain(format_args!("the answer cannot be printed: {error}"));
-            }
-        }
+    #[test]
+    fn a_folder_has_one_name_and_anything_else_is_refused_in_words() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("notes");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("a.txt"), "a").unwrap();
+        let named = folder_at(&folder).unwrap();
+        assert_eq!(
+            folder_at(&folder.join("..").join("notes")).unwrap(),
+            named,
+            "another spelling"
+        );
+        let words = |path: &Path| folder_at(path).unwrap_err().to_string();
+        assert!(words(&folder.join("a.txt")).ends_with("is not a folder; name one with --folder"));
+        assert!(words(&folder.join("none")).contains("cannot be used: "));
     }
 }

@@ -1,4 +1,4 @@
-//! The JSON of `list`, `show` and `events`: for programs, so a field means the same for ever.
+//! The JSON of `list`, `show`, `events` and `health`: for programs, so a field means the same for ever.
 
 use protocol::{
     Event, ModelRef, Origin, Place, SessionId, SessionSummary, StreamId, Timestamp, TranscriptPage,
@@ -46,6 +46,7 @@ pub(super) struct Shown<'a> {
     title: &'a str,
     state: &'static str,
     model: Option<&'a ModelRef>,
+    folder: Option<&'a str>,
     turns: Vec<ShownTurn<'a>>,
 }
 
@@ -105,7 +106,30 @@ impl<'a> From<&'a TranscriptPage> for Shown<'a> {
             title: &page.title,
             state: state(page),
             model: page.model.as_ref(),
+            folder: page.folder.as_deref(),
             turns: page.turns.iter().map(ShownTurn::from).collect(),
+        }
+    }
+}
+
+/// `health --json`: what a data folder holds; what was counted belongs to the process that counted.
+#[derive(Debug, Serialize)]
+pub(super) struct Health<'a> {
+    data_dir: &'a str,
+    database_bytes: u64,
+    free_bytes: Option<u64>,
+    last_backup: Option<&'a str>,
+    salvages: &'a [protocol::Salvage],
+}
+
+impl<'a> From<&'a protocol::HealthReport> for Health<'a> {
+    fn from(report: &'a protocol::HealthReport) -> Self {
+        Self {
+            data_dir: &report.data_dir,
+            database_bytes: report.database_bytes,
+            free_bytes: report.free_bytes,
+            last_backup: report.last_backup.as_deref(),
+            salvages: &report.salvages,
         }
     }
 }
@@ -147,8 +171,9 @@ const fn is_false(value: &bool) -> bool {
 #[cfg(test)]
 mod tests {
     use protocol::{
-        Cursor, EventBody, InterruptedWhy, ItemBody, ItemId, ItemView, LogId, MessagePurpose, OpId,
-        OutcomeKind, Part, ProviderId, Seq, SessionState, TurnId, TurnOutcome,
+        ApprovalView, Cursor, Effect, EventBody, Intent, InterruptedWhy, ItemBody, ItemId,
+        ItemView, LogId, MessagePurpose, OpId, OutcomeKind, Part, ProviderId, Resolution, Seq,
+        SessionState, ToolOutcome, ToolState, TurnId, TurnOutcome,
     };
 
     use super::*;
@@ -243,6 +268,7 @@ mod tests {
             json!(Shown::from(&page)),
             json!({
                 "id": "00000000000000000000000000000001", "title": "T", "state": "interrupted", "model": asked,
+                "folder": null,
                 "turns": [{
                     "turn": 1, "state": "interrupted", "model": asked, "started_at": 10, "ended_at": 10,
                     "items": [
@@ -254,6 +280,52 @@ mod tests {
                     "attempts": [],
                     "outcome": {"result": "Interrupted", "why": "Crash"},
                 }],
+            })
+        );
+    }
+
+    #[test]
+    fn an_item_keeps_question_answer_and_effect() {
+        let at = Timestamp::from_millis(10);
+        let call = ItemView {
+            item: ItemId::new(2),
+            began_at: at,
+            changed_at: at,
+            body: ItemBody::ToolCall {
+                name: "write_file".to_owned(),
+                arguments: "{}".to_owned(),
+                call_id: None,
+                step: 1,
+                state: ToolState::Finished {
+                    outcome: ToolOutcome::Abandoned,
+                    effect: Effect::Unknown,
+                    at,
+                },
+                approval: Some(ApprovalView {
+                    item: ItemId::new(2),
+                    intent: Intent::WriteFile {
+                        path: "/a".to_owned(),
+                        before: None,
+                        after: 1,
+                        diff: "+x\n".to_owned(),
+                        diff_left_out: 0,
+                    },
+                    may_have_run: true,
+                    asked_at: at,
+                    resolution: Some(Resolution::AllowedOnce),
+                }),
+            },
+        };
+        assert_eq!(
+            json!(ShownItem::from(&call)),
+            json!({
+                "item": 2, "began_at": 10, "changed_at": 10, "kind": "ToolCall", "name": "write_file",
+                "arguments": "{}", "step": 1,
+                "state": {"state": "Finished", "outcome": {"result": "Abandoned"}, "effect": "unknown", "at": 10},
+                "approval": {
+                    "item": 2, "asked_at": 10, "may_have_run": true, "resolution": "AllowedOnce",
+                    "intent": {"intent": "WriteFile", "path": "/a", "after": 1, "diff": "+x\n", "diff_left_out": 0},
+                },
             })
         );
     }

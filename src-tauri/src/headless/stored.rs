@@ -9,14 +9,14 @@ use std::{
 
 use engine::{Config, Engine, OpenError, ReadError, Reader};
 use protocol::{
-    Event, InterruptedWhy, ItemBody, ItemView, Part, Place, SessionId, StreamId, ToolOutcome,
-    ToolState, TranscriptPage, TurnView,
+    ApprovalView, Event, InterruptedWhy, ItemBody, ItemView, MessagePurpose, Part, Place,
+    SessionId, StreamId, ToolState, TranscriptPage, TurnView,
 };
 use serde::Serialize;
 
 use crate::arguments::{Format, Scope};
 
-use super::{Exit, complain, lookup, print, shape, words};
+use super::{Exit, complain, lookup, print, question, shape, words};
 
 /// Events are read so many at a time; a session's log may be longer than memory is meant for.
 const EVENTS_MAX: usize = 1_000;
@@ -183,9 +183,19 @@ fn transcript(page: &TranscriptPage) -> String {
 fn paragraph(text: &mut String, turn: &TurnView, item: &ItemView) {
     // Writing to a string does not fail.
     let _ = match &item.body {
-        ItemBody::UserMessage { text: said, .. } => {
-            writeln!(text, "You, {}\n{said}\n", words::time(item.began_at))
-        }
+        ItemBody::UserMessage {
+            text: said,
+            purpose,
+            ..
+        } => match purpose {
+            MessagePurpose::Said => {
+                writeln!(text, "You, {}\n{said}\n", words::time(item.began_at))
+            }
+            // What the model is told then are not the user's words.
+            MessagePurpose::Continue { .. } => {
+                writeln!(text, "(continued, {})\n", words::time(item.began_at))
+            }
+        },
         ItemBody::Text {
             part: Part::Answer,
             text: said,
@@ -202,15 +212,26 @@ fn paragraph(text: &mut String, turn: &TurnView, item: &ItemView) {
             name,
             arguments,
             state,
+            approval,
             ..
-        } => writeln!(text, "[{name} {arguments}: {}]\n", tool_state(state)),
+        } => {
+            if let Some(approval) = approval {
+                text.push_str(&asked(name, approval));
+            }
+            writeln!(text, "[{name} {arguments}: {}]\n", tool_state(state))
+        }
         ItemBody::Compacted {
-            summary, set_aside, ..
-        } => writeln!(
-            text,
-            "[the model goes on from a summary; {} results left out]\n{summary}\n",
-            set_aside.len()
-        ),
+            through,
+            summary,
+            set_aside,
+        } => {
+            let what = words::compacted(set_aside.len());
+            let summed_up = match through {
+                Some(through) => format!(" (up to turn {through}):\n{summary}"),
+                None => String::new(),
+            };
+            writeln!(text, "[{what}]{summed_up}\n")
+        }
         ItemBody::Unsupported {
             original_kind: kind,
         } => {
@@ -219,11 +240,33 @@ fn paragraph(text: &mut String, turn: &TurnView, item: &ItemView) {
     };
 }
 
-fn tool_state(state: &ToolState) -> &'static str {
+/// A question and its answer.
+fn asked(tool: &str, approval: &ApprovalView) -> String {
+    let again = if approval.may_have_run {
+        "; the same call was cut off before, and whether it took effect was not known"
+    } else {
+        ""
+    };
+    let answer = approval
+        .resolution
+        .map_or("waits for an answer", question::resolution);
+    format!(
+        "[asked: {}\n{answer}{again}]\n",
+        question::intent(tool, &approval.intent)
+    )
+}
+
+fn tool_state(state: &ToolState) -> String {
     match state {
-        ToolState::Requested => "not run",
-        ToolState::Running { .. } => "running",
-        ToolState::Finished { outcome, .. } => tool_outcome(outcome),
+        ToolState::Requested => "not run".to_owned(),
+        ToolState::Running { .. } => "running".to_owned(),
+        ToolState::Finished {
+            outcome, effect, ..
+        } => {
+            let what = words::tool_outcome(outcome);
+            let effect = words::effect_unknown(*effect);
+            effect.map_or_else(|| what.to_owned(), |words| format!("{what}; {words}"))
+        }
     }
 }
 
@@ -249,12 +292,121 @@ fn event_line(stream: StreamId, event: &Event, format: Format) -> serde_json::Re
     }
 }
 
-const fn tool_outcome(outcome: &ToolOutcome) -> &'static str {
-    match outcome {
-        ToolOutcome::Succeeded { .. } => "ok",
-        ToolOutcome::Failed { .. } => "failed",
-        ToolOutcome::Denied => "denied",
-        ToolOutcome::NotRun { .. } => "not run",
-        ToolOutcome::Abandoned => "abandoned",
+#[cfg(test)]
+mod tests {
+    use protocol::{
+        Cursor, Effect, Intent, ItemId, LogId, ModelRef, OpId, Origin, ProviderId, Resolution,
+        Timestamp, ToolOutcome, TurnId, TurnOutcome,
+    };
+
+    use super::*;
+
+    fn page(bodies: Vec<ItemBody>) -> TranscriptPage {
+        let at = Timestamp::from_millis(0);
+        let items = bodies.into_iter().map(|body| ItemView {
+            item: ItemId::new(2),
+            began_at: at,
+            changed_at: at,
+            body,
+        });
+        TranscriptPage {
+            session: SessionId::from_bits(1),
+            title: "T".to_owned(),
+            origin: Origin::Conversation,
+            model: None,
+            folder: None,
+            turns: vec![TurnView {
+                turn: TurnId::FIRST,
+                model: ModelRef {
+                    provider: ProviderId::from_bits(5),
+                    provider_name: "Ollama".to_owned(),
+                    model: "m".to_owned(),
+                },
+                started_at: at,
+                items: items.collect(),
+                attempts: vec![],
+                outcome: Some(TurnOutcome::Interrupted {
+                    why: InterruptedWhy::Crash,
+                }),
+                ended_at: None,
+            }],
+            more_before: false,
+            tip: None,
+            as_of: Cursor::at_start(LogId::from_bits(1)),
+        }
+    }
+
+    fn write(resolution: Option<Resolution>, may_have_run: bool, state: ToolState) -> ItemBody {
+        ItemBody::ToolCall {
+            name: "write_file".to_owned(),
+            arguments: "{}".to_owned(),
+            call_id: None,
+            step: 1,
+            state,
+            approval: Some(ApprovalView {
+                item: ItemId::new(2),
+                intent: Intent::WriteFile {
+                    path: "/home/ada/a.txt".to_owned(),
+                    before: None,
+                    after: 2,
+                    diff: "+x\n".to_owned(),
+                    diff_left_out: 0,
+                },
+                may_have_run,
+                asked_at: Timestamp::from_millis(0),
+                resolution,
+            }),
+        }
+    }
+
+    #[test]
+    fn a_transcript_shows_what_was_asked_and_answered_and_what_is_not_known() {
+        let unknown = ToolState::Finished {
+            outcome: ToolOutcome::Abandoned,
+            effect: Effect::Unknown,
+            at: Timestamp::from_millis(0),
+        };
+        let text = transcript(&page(vec![
+            write(Some(Resolution::AllowedOnce), true, unknown),
+            write(Some(Resolution::Denied), false, ToolState::Requested),
+            write(None, false, ToolState::Requested),
+        ]));
+        let question =
+            "[asked: write_file would make a new file of 2 bytes:\n  /home/ada/a.txt\n+x\n";
+        let expected = format!(
+            "{question}allowed once; the same call was cut off before, and whether it took effect was not known]\n\
+             [write_file {{}}: abandoned; whether it took effect is not known]\n\n\
+             {question}not allowed]\n[write_file {{}}: not run]\n\n\
+             {question}waits for an answer]\n[write_file {{}}: not run]\n\n"
+        );
+        assert!(text.contains(&expected), "{text}");
+    }
+
+    #[test]
+    fn a_transcript_shows_continue_and_compaction_as_holdfasts_doing() {
+        let text = transcript(&page(vec![
+            ItemBody::UserMessage {
+                text: "Please go on.".to_owned(),
+                op: OpId::from_bits(1),
+                purpose: MessagePurpose::Continue { of: TurnId::FIRST },
+            },
+            ItemBody::Compacted {
+                through: Some(TurnId::FIRST),
+                summary: "They spoke of kelp.".to_owned(),
+                set_aside: vec![ItemId::new(9)],
+            },
+        ]));
+        assert!(
+            text.contains("(continued, 1970-01-01 00:00 UTC)\n\n[the conversation had outgrown"),
+            "{text}"
+        );
+        assert!(
+            text.contains("one tool's result is left out; nothing was deleted] (up to turn 1):\nThey spoke of kelp.\n"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("You") && !text.contains("Please go on"),
+            "{text}"
+        );
     }
 }

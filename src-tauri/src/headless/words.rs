@@ -1,9 +1,14 @@
 //! States, ends and times in words.
 
 use protocol::{
-    CancelledBy, Civil, InterruptedWhy, ModelRef, OutcomeKind, Phase, SessionState, StopReason,
-    Timestamp, TurnOutcome,
+    CancelledBy, Civil, Effect, Failure, InterruptedWhy, ModelRef, OutcomeKind, Phase,
+    SessionState, StopReason, Timestamp, ToolOutcome, TurnOutcome,
 };
+
+use super::question::harmless_line;
+
+/// What fits beside a tool's name on a usual terminal's line.
+const BRIEF_CHARS: usize = 100;
 
 /// What a turn is doing; nothing when there is nothing to say.
 pub(super) fn phase(phase: &Phase) -> Option<String> {
@@ -30,6 +35,93 @@ pub(super) fn phase(phase: &Phase) -> Option<String> {
         )),
         Phase::Stopping => Some("stopping".to_owned()),
         Phase::NotSaving { message } => Some(message.clone()),
+    }
+}
+
+/// A failed attempt that does not end the turn, and how it goes on. The last one's words are the turn's own.
+pub(super) fn attempt_failed(
+    failure: &Failure,
+    retry_in_ms: Option<u64>,
+    next: Option<&ModelRef>,
+) -> Option<String> {
+    let what = failure.message.trim_end_matches('.');
+    match (next, retry_in_ms) {
+        (Some(next), _) => Some(format!("{what}; asking {} instead", model(next))),
+        (None, Some(ms)) => Some(format!("{what}; trying again in {}", duration(ms))),
+        (None, None) => None,
+    }
+}
+
+/// A call, briefly.
+pub(super) fn tool_call(tool: &str, arguments: &str) -> String {
+    format!("{} {}", harmless_line(tool), brief(arguments))
+}
+
+/// What became of a call, briefly.
+pub(super) fn tool_result(tool: &str, outcome: &ToolOutcome, effect: Effect) -> String {
+    let what = match outcome {
+        ToolOutcome::Succeeded { output } => {
+            format!("{}: {}", tool_outcome(outcome), size(output))
+        }
+        ToolOutcome::Failed { message } => {
+            format!("{}: {}", tool_outcome(outcome), brief(message))
+        }
+        ToolOutcome::NotRun { why } => format!("{}: {}", tool_outcome(outcome), brief(why)),
+        ToolOutcome::Denied | ToolOutcome::Abandoned => tool_outcome(outcome).to_owned(),
+    };
+    let effect = effect_unknown(effect).map_or_else(String::new, |words| format!("; {words}"));
+    format!("{} {what}{effect}", harmless_line(tool))
+}
+
+/// How a call ended, in a word or two.
+pub(super) const fn tool_outcome(outcome: &ToolOutcome) -> &'static str {
+    match outcome {
+        ToolOutcome::Succeeded { .. } => "ok",
+        ToolOutcome::Failed { .. } => "failed",
+        ToolOutcome::Denied => "not allowed",
+        ToolOutcome::NotRun { .. } => "not run",
+        ToolOutcome::Abandoned => "abandoned",
+    }
+}
+
+/// The one effect that has to be said.
+pub(super) const fn effect_unknown(effect: Effect) -> Option<&'static str> {
+    match effect {
+        Effect::None | Effect::Committed => None,
+        Effect::Unknown => Some("whether it took effect is not known"),
+    }
+}
+
+/// The history was summed up for the model.
+pub(super) fn compacted(set_aside: usize) -> String {
+    let left_out = match set_aside {
+        0 => String::new(),
+        1 => ", and one tool's result is left out".to_owned(),
+        n => format!(", and {n} tools' results are left out"),
+    };
+    format!(
+        "the conversation had outgrown the model's context: from here on the model goes on from a summary{left_out}; \
+         nothing was deleted"
+    )
+}
+
+/// A text as one short and harmless line.
+pub(super) fn brief(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = harmless_line(&line);
+    if line.chars().count() <= BRIEF_CHARS {
+        return line;
+    }
+    let cut: String = line.chars().take(BRIEF_CHARS).collect();
+    format!("{cut}…")
+}
+
+fn size(text: &str) -> String {
+    let lines = text.lines().count();
+    match (text.len(), lines) {
+        (0, _) => "nothing".to_owned(),
+        (bytes, 1) => format!("{bytes} bytes"),
+        (bytes, lines) => format!("{bytes} bytes in {lines} lines"),
     }
 }
 
@@ -106,6 +198,16 @@ pub(super) fn duration(ms: u64) -> String {
     }
 }
 
+/// A size a person can read, in powers of a thousand as disks are sold.
+pub(super) fn bytes(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
+    let unit = UNITS.into_iter().find(|(unit, _)| bytes >= *unit);
+    unit.map_or_else(
+        || format!("{bytes} bytes"),
+        |(unit, name)| format!("{}.{} {name}", bytes / unit, bytes % unit * 10 / unit),
+    )
+}
+
 const fn kind(outcome: OutcomeKind) -> &'static str {
     match outcome {
         OutcomeKind::Completed => "completed",
@@ -117,6 +219,8 @@ const fn kind(outcome: OutcomeKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use protocol::{FailureCode, ProviderId};
+
     use super::*;
 
     #[test]
@@ -130,6 +234,67 @@ mod tests {
             (1_785_420_180, "2026-07-30 14:03 UTC"),
         ] {
             assert_eq!(time(Timestamp::from_millis(seconds * 1_000)), expected);
+        }
+    }
+
+    #[test]
+    fn a_failed_attempt_says_how_it_goes_on_and_the_last_one_leaves_that_to_the_turn() {
+        let failure = Failure::new(FailureCode::ConnectFailed, "Nobody answers at h:1.");
+        let next = ModelRef {
+            provider: ProviderId::from_bits(1),
+            provider_name: "Ollama".to_owned(),
+            model: "m".to_owned(),
+        };
+        assert_eq!(
+            attempt_failed(&failure, None, Some(&next)).as_deref(),
+            Some("Nobody answers at h:1; asking m at Ollama instead")
+        );
+        assert_eq!(
+            attempt_failed(&failure, Some(1_500), None).as_deref(),
+            Some("Nobody answers at h:1; trying again in 2 s")
+        );
+        assert_eq!(attempt_failed(&failure, None, None), None);
+    }
+
+    #[test]
+    fn a_tools_result_is_told_briefly_and_an_unknown_effect_always() {
+        let told = |outcome, effect| tool_result("write_file", &outcome, effect);
+        let long = ToolOutcome::Succeeded {
+            output: "a\nb\n".repeat(500),
+        };
+        assert_eq!(
+            told(long, Effect::None),
+            "write_file ok: 2000 bytes in 1000 lines"
+        );
+        let failed = ToolOutcome::Failed {
+            message: format!("no\n\x1b[2Jroom {}", "x".repeat(200)),
+        };
+        let words = told(failed, Effect::None);
+        assert!(
+            words.starts_with("write_file failed: no \\u{1b}[2Jroom xxx")
+                && words.chars().count() < 130,
+            "{words}"
+        );
+        assert_eq!(
+            told(ToolOutcome::Abandoned, Effect::Unknown),
+            "write_file abandoned; whether it took effect is not known"
+        );
+        assert_eq!(
+            told(ToolOutcome::Denied, Effect::None),
+            "write_file not allowed"
+        );
+    }
+
+    #[test]
+    fn sizes_are_cut_to_a_tenth() {
+        for (size, expected) in [
+            (0, "0 bytes"),
+            (999, "999 bytes"),
+            (1_000, "1.0 kB"),
+            (5_399_999, "5.3 MB"),
+            (u64::MAX, "18446744073.7 GB"),
+        ] {
+            assert_eq!(bytes(size), expected);
         }
     }
 

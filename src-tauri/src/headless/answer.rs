@@ -1,0 +1,386 @@
+//! The answer of the turn that is followed, as far as it was printed, and what is said beside it.
+//!
+//! Invariant: the answer on stdout is the committed one, each character once, whatever is asked or answered twice.
+//! Kept by: every item knows how much of it was printed.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+};
+
+use protocol::{
+    AttemptState, Event, EventBody, Failure, ItemBody, ItemId, ModelRef, Part, Phase, Resolution,
+    ToolState, TranscriptPage, TurnId, TurnOutcome,
+};
+
+use crate::arguments::Talk;
+
+use super::{
+    print::{self, Listener, Margin},
+    question::{self, Question},
+    words,
+};
+
+/// Whether the answer reaches anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Printing {
+    Goes,
+    /// The reader went away, which is theirs to decide.
+    Unheard,
+    /// stdout takes nothing more.
+    Failed,
+}
+
+/// The answer, as far as it was printed.
+pub(super) struct Answer {
+    margin: Margin,
+    talk: Talk,
+    turn: TurnId,
+    printed: HashMap<ItemId, usize>,
+    last_item: Option<ItemId>,
+    ends_line: bool,
+    whispered: bool,
+    last_words: Option<String>,
+    /// The tools by their calls, and the calls whose results were told.
+    calls: HashMap<ItemId, String>,
+    told: HashSet<ItemId>,
+    /// Step and attempt of the failures that were told.
+    failures: HashSet<(u32, u32)>,
+    /// Questions without an answer in the log, in the order they were asked.
+    pub(super) questions: Vec<Question>,
+    /// Questions that were answered from here.
+    answered: HashSet<ItemId>,
+    pub(super) printing: Printing,
+    pub(super) outcome: Option<TurnOutcome>,
+}
+
+impl Answer {
+    pub(super) fn new(margin: Margin, talk: Talk, turn: TurnId) -> Self {
+        Self {
+            margin,
+            talk,
+            turn,
+            printed: HashMap::new(),
+            last_item: None,
+            ends_line: true,
+            whispered: false,
+            last_words: None,
+            calls: HashMap::new(),
+            told: HashSet::new(),
+            failures: HashSet::new(),
+            questions: Vec::new(),
+            answered: HashSet::new(),
+            printing: Printing::Goes,
+            outcome: None,
+        }
+    }
+
+    /// The turn it is the answer of.
+    pub(super) const fn turn(&self) -> TurnId {
+        self.turn
+    }
+
+    pub(super) async fn apply(&mut self, event: &Event) {
+        if event.turn != Some(self.turn) {
+            return;
+        }
+        match &event.body {
+            EventBody::TextAppended {
+                item,
+                part,
+                offset,
+                text,
+            } => {
+                let offset = usize::try_from(*offset).unwrap_or(usize::MAX);
+                self.text(*item, *part, offset, text).await;
+            }
+            EventBody::TurnEnded { outcome } => self.outcome = Some(outcome.clone()),
+            EventBody::ToolCallRequested {
+                item,
+                name,
+                arguments,
+                ..
+            } => self.called(*item, name, arguments).await,
+            EventBody::ToolCallFinished {
+                item,
+                outcome,
+                effect,
+            } => {
+                if self.told.insert(*item) {
+                    let tool = self.calls.get(item).map_or("a tool", String::as_str);
+                    let words = words::tool_result(tool, outcome, *effect);
+                    self.aside(words).await;
+                }
+            }
+            EventBody::ApprovalRequested {
+                item,
+                calls: _,
+                tool,
+                intent,
+                may_have_run,
+            } => self.questions.push(Question {
+                item: *item,
+                tool: tool.clone(),
+                intent: intent.clone(),
+                may_have_run: *may_have_run,
+            }),
+            EventBody::ApprovalResolved { item, resolution } => {
+                self.resolved(*item, *resolution).await;
+            }
+            EventBody::AttemptFailed {
+                step,
+                attempt,
+                failure,
+                retry_in_ms,
+                next,
+            } => {
+                let at = (*step, *attempt);
+                self.attempt_failed(at, failure, *retry_in_ms, next.as_ref())
+                    .await;
+            }
+            EventBody::HistoryCompacted {
+                item, set_aside, ..
+            } => {
+                if self.told.insert(*item) {
+                    self.aside(words::compacted(set_aside.len())).await;
+                }
+            }
+            EventBody::SessionListed { .. }
+            | EventBody::SessionTitled { .. }
+            | EventBody::SessionTurnStarted { .. }
+            | EventBody::SessionTurnEnded { .. }
+            | EventBody::SessionAsked { .. }
+            | EventBody::SessionAnswered { .. }
+            | EventBody::SessionBinned { .. }
+            | EventBody::SessionUnbinned { .. }
+            | EventBody::ProviderAdded { .. }
+            | EventBody::ProviderChanged { .. }
+            | EventBody::ProviderRemoved { .. }
+            | EventBody::TimeLimitsChanged { .. }
+            | EventBody::FallbacksChosen { .. }
+            | EventBody::LogSalvaged { .. }
+            | EventBody::SessionStarted { .. }
+            | EventBody::SessionRenamed { .. }
+            | EventBody::ModelChosen { .. }
+            | EventBody::FolderChosen { .. }
+            | EventBody::UserMessageAdded { .. }
+            | EventBody::TurnStarted { .. }
+            | EventBody::StepStarted { .. }
+            | EventBody::ToolCallStarted { .. }
+            | EventBody::StepEnded { .. }
+            | EventBody::HistoryRewound { .. }
+            | EventBody::Unsupported { .. } => {}
+        }
+    }
+
+    /// Prints of our turn what was not printed yet.
+    pub(super) async fn catch_up(&mut self, transcript: &TranscriptPage) {
+        let Some(turn) = transcript.turns.iter().find(|turn| turn.turn == self.turn) else {
+            return;
+        };
+        for attempt in &turn.attempts {
+            match &attempt.state {
+                AttemptState::Failed {
+                    failure,
+                    retry_in_ms,
+                    next,
+                    ..
+                } => {
+                    let at = (attempt.step, attempt.attempt);
+                    self.attempt_failed(at, failure, *retry_in_ms, next.as_ref())
+                        .await;
+                }
+                AttemptState::Open | AttemptState::Ended { .. } => {}
+            }
+        }
+        for item in &turn.items {
+            match &item.body {
+                ItemBody::Text { part, text, .. } => self.text(item.item, *part, 0, text).await,
+                ItemBody::ToolCall {
+                    name,
+                    arguments,
+                    state,
+                    ..
+                } => {
+                    self.called(item.item, name, arguments).await;
+                    match state {
+                        ToolState::Finished {
+                            outcome, effect, ..
+                        } if self.told.insert(item.item) => {
+                            self.aside(words::tool_result(name, outcome, *effect)).await;
+                        }
+                        ToolState::Finished { .. }
+                        | ToolState::Requested
+                        | ToolState::Running { .. } => {}
+                    }
+                }
+                ItemBody::Compacted { set_aside, .. } => {
+                    if self.told.insert(item.item) {
+                        self.aside(words::compacted(set_aside.len())).await;
+                    }
+                }
+                ItemBody::UserMessage { .. } | ItemBody::Unsupported { .. } => {}
+            }
+        }
+        // What was open before and is not any more was answered elsewhere, or has expired.
+        let open = Question::open_in(turn);
+        for question in std::mem::replace(&mut self.questions, open) {
+            let is_open = |known: &Question| known.item == question.item;
+            if !self.questions.iter().any(is_open) && !self.answered.contains(&question.item) {
+                let words = format!("the question of {} has its answer already", question.tool);
+                self.aside(words).await;
+            }
+        }
+        let answered = &self.answered;
+        self.questions
+            .retain(|question| !answered.contains(&question.item));
+        self.outcome = turn.outcome.clone();
+    }
+
+    async fn called(&mut self, item: ItemId, tool: &str, arguments: &str) {
+        if self.calls.insert(item, tool.to_owned()).is_none() {
+            self.aside(words::tool_call(tool, arguments)).await;
+        }
+    }
+
+    async fn attempt_failed(
+        &mut self,
+        at: (u32, u32),
+        failure: &Failure,
+        retry_in_ms: Option<u64>,
+        next: Option<&ModelRef>,
+    ) {
+        if let Some(words) = words::attempt_failed(failure, retry_in_ms, next)
+            && self.failures.insert(at)
+        {
+            self.aside(words).await;
+        }
+    }
+
+    /// A question was answered from here; its event says nothing new.
+    pub(super) fn answered_here(&mut self, item: ItemId) {
+        self.answered.insert(item);
+        self.questions.retain(|question| question.item != item);
+    }
+
+    /// A question turned out to have an answer that did not come from here.
+    pub(super) async fn resolved(&mut self, item: ItemId, resolution: Resolution) {
+        let open = self.questions.iter().position(|open| open.item == item);
+        let question = open.map(|open| self.questions.remove(open));
+        if let (Some(question), false) = (question, self.answered.contains(&item)) {
+            let words = match resolution {
+                Resolution::Expired => question::resolution(resolution).to_owned(),
+                Resolution::AllowedOnce | Resolution::AllowedForSession | Resolution::Denied => {
+                    format!(
+                        "{} was answered elsewhere: {}",
+                        question.tool,
+                        question::resolution(resolution)
+                    )
+                }
+            };
+            self.aside(words).await;
+        }
+    }
+
+    /// What the turn is doing; while text comes, the text says it.
+    pub(super) async fn status(&mut self, phase: &Phase) {
+        let tells = match phase {
+            Phase::Idle | Phase::Writing => false,
+            Phase::Thinking => self.talk == Talk::Usual,
+            Phase::Connecting { .. }
+            | Phase::Waiting { .. }
+            | Phase::LoadingModel { .. }
+            | Phase::ReadingPrompt { .. }
+            | Phase::CallingTool { .. }
+            | Phase::RunningTool { .. }
+            | Phase::Compacting
+            | Phase::NotSaving { .. } => true,
+            // The question itself stands there, a failed attempt says how it goes on, and whoever pressed Ctrl-C
+            // has been told.
+            Phase::Asking { .. } | Phase::Retrying { .. } | Phase::Stopping => false,
+        };
+        match words::phase(phase) {
+            Some(words) if tells && self.last_words.as_ref() != Some(&words) => {
+                self.last_words = Some(words.clone());
+                self.aside(words).await
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// A line on stderr that does not begin in the middle of a line of the answer.
+    pub(super) async fn aside(&mut self, words: String) {
+        self.end_line().await;
+        self.margin.murmur(words);
+    }
+
+    async fn text(&mut self, item: ItemId, part: Part, offset: usize, text: &str) {
+        let printed = self.printed.entry(item).or_default();
+        let end = offset.saturating_add(text.len());
+        let Some(fresh) = text.get(printed.saturating_sub(offset)..) else {
+            return; // All of it was printed.
+        };
+        *printed = (*printed).max(end);
+        match (part, self.talk) {
+            (Part::Answer, _) => self.say(item, fresh).await,
+            (Part::Reasoning, Talk::Verbose) => {
+                self.margin.whisper(fresh);
+                self.whispered = true;
+            }
+            (Part::Reasoning, Talk::Usual) => {}
+        }
+    }
+
+    async fn say(&mut self, item: ItemId, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if std::mem::take(&mut self.whispered) {
+            self.margin.say("");
+        }
+        let mut said = String::new();
+        if self
+            .last_item
+            .replace(item)
+            .is_some_and(|last| last != item)
+        {
+            // Two answers of one turn, with tools between them.
+            said.push_str(if self.ends_line { "\n" } else { "\n\n" });
+        }
+        said.push_str(&print::for_stdout(text));
+        self.ends_line = text.ends_with('\n');
+        self.put(said).await
+    }
+
+    /// Ends the last line, so that a prompt or a pipe's reader finds it ended.
+    pub(super) async fn end_line(&mut self) {
+        if std::mem::take(&mut self.whispered) {
+            self.margin.say("");
+        }
+        if !std::mem::replace(&mut self.ends_line, true) {
+            self.put("\n".to_owned()).await;
+        }
+    }
+
+    /// A reader who is slow holds up the printing, on a thread of its own: signals are heard all the same.
+    /// Printing that fails is told once, and the turn goes on: it is kept, and can be shown.
+    async fn put(&mut self, text: String) {
+        match self.printing {
+            Printing::Goes => {}
+            Printing::Unheard | Printing::Failed => return,
+        }
+        let printed = tokio::task::spawn_blocking(move || print::put(&text)).await;
+        match printed
+            .map_err(io::Error::other)
+            .and_then(|printed| printed)
+        {
+            Ok(Listener::There) => {}
+            Ok(Listener::Gone) => self.printing = Printing::Unheard,
+            Err(error) => {
+                self.printing = Printing::Failed;
+                self.margin
+                    .complain(format_args!("the answer cannot be printed: {error}"));
+            }
+        }
+    }
+}
