@@ -362,6 +362,8 @@ impl Driver {
         if self.batch.is_empty() {
             return Ok(());
         }
+        // From when it leaves, not from when the disk is done: the pace is the reader's, and a slow disk sets its own.
+        let left_at = self.cx.clock.monotonic();
         self.cx
             .recorder
             .record(self.cx.turn, self.batch.clone())
@@ -372,7 +374,7 @@ impl Driver {
             .any(|b| matches!(b, EventBody::TextAppended { .. }));
         if has_text {
             // Only text holds up text: the first fragment after any other event still leaves at once.
-            self.text.flushed_at(self.cx.clock.monotonic());
+            self.text.flushed_at(left_at);
             gate!(self.cx.harness, TextCommitted);
         }
         let has_call = self
