@@ -131,11 +131,18 @@ async fn reader(data_dir: &Path) -> Result<Reader, Unread> {
             Some(error)
         }
     };
-    Reader::open(data_dir).map_err(|error| match refused {
+    let refused = refused.filter(|error| !matches!(error, OpenError::InUse { .. }));
+    match (Reader::open(data_dir), refused) {
+        (Ok(reader), Some(error)) => {
+            let words = format!("turns that were cut off are shown as running: {error}");
+            print::Margin::of_this_process().say(words);
+            Ok(reader)
+        }
+        (Ok(reader), None) => Ok(reader),
         // What keeps both from opening is best told by the one that was to write.
-        Some(first) if !matches!(first, OpenError::InUse { .. }) => first.into(),
-        Some(_) | None => error.into(),
-    })
+        (Err(_), Some(first)) => Err(first.into()),
+        (Err(error), None) => Err(error.into()),
+    }
 }
 
 fn json(value: &impl Serialize) -> serde_json::Result<String> {

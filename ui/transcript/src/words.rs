@@ -16,6 +16,9 @@ use crate::{
     link::{LinkState, Trouble},
 };
 
+/// Kind of the event that a salvage leaves in the place of one that could not be read.
+const LOST_EVENT: &str = "EventLost";
+
 /// Something a reader can do about the end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Offer {
@@ -360,6 +363,7 @@ pub fn unsupported(kind: &str) -> String {
     match kind {
         DAMAGED_TEXT => "a part of this text is missing from the record".to_owned(),
         DAMAGED_RECORD => "a part of this turn's record is damaged".to_owned(),
+        LOST_EVENT => "something here was lost with a damaged database".to_owned(),
         LATE_EVENTS => "this turn's record goes on after its end".to_owned(),
         other => format!("this version of Holdfast cannot show \u{201c}{other}\u{201d}"),
     }

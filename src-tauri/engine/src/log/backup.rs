@@ -85,7 +85,7 @@ fn copy(
     now: Timestamp,
 ) -> Result<PathBuf, BackupError> {
     let connection =
-        database::open_to_read(dir).map_err(|e| BackupError::NotOpened(Box::new(e)))?;
+        database::open_to_copy(dir).map_err(|e| BackupError::NotOpened(Box::new(e)))?;
     // The copy is the only thing that is written.
     connection
         .execute_batch("PRAGMA query_only = OFF")

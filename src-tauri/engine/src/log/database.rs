@@ -76,6 +76,18 @@ pub enum OpenError {
         /// Ours.
         known: i64,
     },
+    /// Made by an earlier Holdfast; only who writes may bring it up to date.
+    #[error(
+        "the database {path} was made by an older Holdfast (schema {found}, this version reads {known}); close the older one and open this one, which brings it up to date and keeps a copy"
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
     /// Some other program's database.
     #[error(
         "{path} is a database, but not Holdfast's; nothing was changed: move it away, or choose another folder with --data-dir"
@@ -144,6 +156,7 @@ impl OpenError {
             | Self::InUse { .. }
             | Self::Missing { .. }
             | Self::Newer { .. }
+            | Self::Older { .. }
             | Self::Foreign { .. }
             | Self::NotSalvaged { .. }
             | Self::Recovery(
@@ -221,6 +234,15 @@ pub(super) fn settle(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Opens the database in `dir` for reading; never creates or changes anything.
 pub(super) fn open_to_read(dir: &Path) -> Result<Connection, OpenError> {
+    open_unwritten(dir, MIGRATIONS.len() as i64)
+}
+
+/// The same for whoever only copies it: older versions too.
+pub(super) fn open_to_copy(dir: &Path) -> Result<Connection, OpenError> {
+    open_unwritten(dir, 1)
+}
+
+fn open_unwritten(dir: &Path, oldest: i64) -> Result<Connection, OpenError> {
     let path = dir.join(FILE_NAME);
     let words = |error: rusqlite::Error| worded(&path, error);
     if !path.exists() {
@@ -231,9 +253,15 @@ pub(super) fn open_to_read(dir: &Path) -> Result<Connection, OpenError> {
     }
     let ready = |connection: Connection| {
         let version = looked_at(&connection, &path, READ_LOCK_WAIT)?;
-        if version.number() < MIGRATIONS.len() as i64 {
-            // Made by an older Holdfast; only a writer may bring it up to date.
+        if version == Version::Empty {
             return Err(OpenError::Missing { path: path.clone() });
+        }
+        if version.number() < oldest {
+            return Err(OpenError::Older {
+                path: path.clone(),
+                found: version.number(),
+                known: MIGRATIONS.len() as i64,
+            });
         }
         connection
             .execute_batch("PRAGMA query_only = ON")

@@ -163,6 +163,7 @@ impl Reads {
                 | OpenError::InUse { .. }
                 | OpenError::Missing { .. }
                 | OpenError::Newer { .. }
+                | OpenError::Older { .. }
                 | OpenError::Foreign { .. }
                 | OpenError::Emptied { .. }
                 | OpenError::NotSalvaged { .. }
