@@ -24,6 +24,7 @@ mod attach;
 mod engine;
 mod health;
 mod reader;
+mod refusal;
 mod shelf;
 mod status;
 
@@ -38,7 +39,7 @@ pub use log::{
 #[cfg(feature = "faults")]
 pub use log::{Fault, LogFaults, RefusedWrite, WriteStep};
 pub use reader::Reader;
-pub use session::sentence;
+pub use refusal::sentence;
 
 /// Whether faults can be put into this engine's log. The product is built without them.
 pub const FAULTS: bool = cfg!(feature = "faults");

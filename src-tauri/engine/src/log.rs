@@ -445,10 +445,10 @@ struct Opening {
 /// Opens the database; a damaged one is salvaged first.
 fn opened(dir: &Path, how: &How, harness: &Harness) -> Result<Opening, OpenError> {
     let path = dir.join(FILE_NAME);
-    let not_salvaged = |found, source| OpenError::NotSalvaged {
+    let not_salvaged = |found, source: salvage::NotSalvaged| OpenError::NotSalvaged {
         path: path.clone(),
         found,
-        source,
+        source: Box::new(source),
     };
     salvage::resume(dir).map_err(|e| not_salvaged("a salvage was cut off".to_owned(), e))?;
     let error = match opened_sound(dir, how, harness) {

@@ -5,6 +5,7 @@
 //! Kept by: the machine decides, the driver acts; a cancellation is an input like any other and never races the end.
 //! Not here: the terminal's commit and the backstop (`session`).
 
+mod answers;
 mod calls;
 mod cancel;
 mod ceiling;
@@ -16,7 +17,7 @@ use std::{collections::HashMap, convert::Infallible, path::PathBuf, sync::Arc, t
 
 use protocol::{
     Dialect, EventBody, Failure, FailureCode, FinishReason, ItemId, ModelRef, Part, Phase,
-    Provider, Resolution, SessionId, TurnId, TurnOutcome,
+    Provider, SessionId, TurnId, TurnOutcome,
 };
 use tokio::{
     sync::{Mutex, mpsc, watch},
@@ -38,6 +39,7 @@ use crate::{
     tools::{Prepared, ToolResult, Toolbox},
 };
 
+pub(crate) use answers::{Answered, Answers, AnswersIn, channel as answers_channel};
 pub(crate) use cancel::{Cancel, Cancelled, Cause, channel as cancel_channel};
 use ceiling::Ceiling;
 use machine::{Compaction, Effect, Input, Machine, Prospect, Rules, Tools};
@@ -69,7 +71,7 @@ pub(crate) struct TurnCx {
     pub(crate) folder: Option<String>,
     /// Changing tools that need no word any more.
     pub(crate) allowed: Vec<String>,
-    pub(crate) answers: mpsc::UnboundedReceiver<Answered>,
+    pub(crate) answers: Answers,
     pub(crate) cancel: Cancel,
     pub(crate) cancelled: Cancelled,
     pub(crate) phase: PhaseSetter,
@@ -85,13 +87,6 @@ pub(crate) struct Candidate {
     pub(crate) provider: Provider,
     pub(crate) model: ModelRef,
     pub(crate) limits: Limits,
-}
-
-/// The user's answer to a question of the turn. It is in the log.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered {
-    pub(crate) item: ItemId,
-    pub(crate) resolution: Resolution,
 }
 
 /// How a turn ended, and what it still had to say.
@@ -170,7 +165,7 @@ struct Driver {
     tools: JoinSet<(ItemId, Done)>,
     toolbox: Toolbox,
     /// What the calls that wait for the user's word would do.
-    prepared: HashMap<ItemId, Prepared>,
+    prepared: HashMap<ItemId, Box<Prepared>>,
     /// Held by the one call that changes something right now.
     changing: Arc<Mutex<()>>,
     ceiling: Ceiling,
@@ -182,7 +177,7 @@ struct Driver {
 
 /// What came of a tool's task.
 enum Done {
-    Prepared(Prospect, Option<Prepared>),
+    Prepared(Prospect, Option<Box<Prepared>>),
     Ran(ToolResult),
 }
 
@@ -517,7 +512,7 @@ impl Driver {
                         intent,
                         may_have_run,
                     };
-                    Done::Prepared(found, Some(prepared))
+                    Done::Prepared(found, Some(Box::new(prepared)))
                 }
             };
             (item, done)
@@ -539,7 +534,11 @@ impl Driver {
             // A task of its own, so that a panicking tool is an error result and not the end of the turn.
             (
                 item,
-                Done::Ran(toolbox.run(name, arguments, prepared).await),
+                Done::Ran(
+                    toolbox
+                        .run(name, arguments, prepared.map(|held| *held))
+                        .await,
+                ),
             )
         });
     }
@@ -605,7 +604,7 @@ impl Driver {
                 biased;
                 cause = self.cx.cancelled.fired() => News::Cancelled(cause),
                 () = self.ceiling.reached() => News::Ceiling,
-                Some(answer) = self.cx.answers.recv() => News::Answered(answer),
+                answer = self.cx.answers.next() => News::Answered(answer),
                 event = recv(events.as_mut()) => News::Attempt(event),
                 () = ready(wait) => News::WaitOver,
                 Some(ended) = self.tools.join_next_with_id() => News::Tool(ended),
@@ -775,7 +774,7 @@ impl Driver {
         self.cx.phase.set(Phase::Stopping);
         let mut inputs = std::mem::take(&mut self.at_once);
         // Answers that came before it are in the log as well.
-        while let Ok(Answered { item, resolution }) = self.cx.answers.try_recv() {
+        while let Some(Answered { item, resolution }) = self.cx.answers.take() {
             inputs.push(Input::Answered { item, resolution });
         }
         while let Work::Attempt(attempt) = &mut self.work {

@@ -118,7 +118,7 @@ pub enum OpenError {
         found: String,
         /// What was in the way.
         #[source]
-        source: super::salvage::NotSalvaged,
+        source: Box<super::salvage::NotSalvaged>,
     },
     /// The backup before a migration failed, so the migration was not begun.
     #[error("could not back up {path} before updating it, so it was not updated: {source}")]

@@ -75,7 +75,7 @@ impl Reads {
 
     /// For readers beside a running writer of another process.
     pub(crate) fn beside(dir: &Path) -> Result<Self, OpenError> {
-        let reads = Self::new(dir, Counts::default(), LogFaults::default());
+        let reads = Self::new(dir, Counts::default(), Default::default());
         let first = database::open_to_read(dir)?;
         reads
             .0

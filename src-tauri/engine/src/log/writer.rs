@@ -610,7 +610,7 @@ pub(super) fn append_all(
         texts: &mut texts,
         at,
         // Faults are for the writer.
-        faults: &LogFaults::default(),
+        faults: &Default::default(),
         written: LogCounters::default(),
         harness: &Harness::default(),
     }

@@ -1,0 +1,643 @@
+//! What is asked of a session: each op checked against what is there now, and answered after its commit.
+
+use std::path::Path;
+
+use protocol::{
+    Answer, ErrorCode, ErrorReport, EventBody, ItemBody, ItemId, MessagePurpose, ModelRef, Op,
+    OpId, Origin, Receipt, Resolution, RewindFor, Seq, TitleBy, TurnId,
+};
+
+use super::{Session, Stamp, Written};
+use crate::{
+    log::{CommitError, Derived, Durability, OpDigest},
+    mutant::mutated,
+    refusal::{commit_report, invalid, read_report},
+    sample,
+    turn::{self, Answered},
+};
+
+/// Longest title taken from a message, in characters: what fits a list's line.
+const TITLE_CHARS: usize = 60;
+
+/// What the model is asked by Continue. Told to the model, not shown as the user's own words.
+const GO_ON: &str = "Your last answer did not come to its end. Please go on exactly where it stopped, without repeating what it said.";
+
+impl Session {
+    // Ops.
+
+    pub(super) async fn op(&mut self, op_id: OpId, op: Op) -> Result<Receipt, ErrorReport> {
+        let digest = OpDigest::of(&op)?;
+        // An op that ran before is answered as it was then, whatever has happened since.
+        let ran = self
+            .shared
+            .log
+            .reads()
+            .read(move |log| log.find_op(op_id))
+            .await;
+        match ran.map_err(|e| read_report(&e))? {
+            _ if mutated!(self.shared.harness, NoOpId) => {}
+            Some((then, receipt)) if then == digest.0 => return Ok(receipt),
+            Some(_) => return Err(commit_report(&CommitError::OpIdConflict)),
+            None => {}
+        }
+        if self.unsaved.is_some() {
+            self.save_unsaved().await;
+        }
+        let stamp = Some((op_id, digest));
+        match op {
+            Op::StartSession {
+                model,
+                text,
+                folder,
+                ..
+            } => self.start(stamp, op_id, model, text, folder).await,
+            Op::AddSample { .. } => self.add_sample(stamp, op_id).await,
+            Op::SendMessage { text, .. } => self.send(stamp, op_id, text).await,
+            Op::RetryTurn {
+                turn, expected_tip, ..
+            } => self.rewind(stamp, op_id, turn, None, expected_tip).await,
+            Op::EditMessage {
+                turn,
+                text,
+                expected_tip,
+                ..
+            } => {
+                self.rewind(stamp, op_id, turn, Some(text), expected_tip)
+                    .await
+            }
+            Op::RenameSession { title, .. } => self.rename(stamp, &title).await,
+            Op::BinSession { session } => {
+                self.shelve(stamp, EventBody::SessionBinned { session })
+                    .await
+            }
+            Op::UnbinSession { session } => {
+                self.shelve(stamp, EventBody::SessionUnbinned { session })
+                    .await
+            }
+            Op::ChooseModel { model, .. } => self.choose_model(stamp, model).await,
+            Op::ChooseFolder { folder, .. } => self.choose_folder(stamp, folder).await,
+            Op::ContinueTurn {
+                turn, expected_tip, ..
+            } => self.go_on(stamp, op_id, turn, expected_tip).await,
+            Op::AnswerApproval {
+                turn, item, answer, ..
+            } => self.answer(stamp, turn, item, answer).await,
+            Op::CancelTurn { .. }
+            | Op::ChangeTimeLimits { .. }
+            | Op::ChooseFallbacks { .. }
+            | Op::AddProvider { .. }
+            | Op::ChangeProvider { .. }
+            | Op::RemoveProvider { .. } => Err(ErrorReport::new(
+                ErrorCode::Other,
+                "This is not asked of a session.",
+            )),
+        }
+    }
+
+    pub(super) async fn start(
+        &mut self,
+        op: Stamp,
+        op_id: OpId,
+        model: ModelRef,
+        text: String,
+        folder: Option<String>,
+    ) -> Result<Receipt, ErrorReport> {
+        if self.head.count > 0 {
+            return Err(ErrorReport::new(
+                ErrorCode::Other,
+                "This conversation exists already.",
+            ));
+        }
+        let session = self.id;
+        let title = title_from(&text);
+        let folder = match folder {
+            Some(folder) => Some(usable_folder(&folder).await?),
+            None => None,
+        };
+        let mut before = vec![
+            (
+                None,
+                EventBody::SessionStarted {
+                    session,
+                    origin: Origin::Conversation,
+                },
+            ),
+            (
+                None,
+                EventBody::SessionRenamed {
+                    title: title.clone(),
+                    by: TitleBy::Holdfast,
+                },
+            ),
+        ];
+        if folder.is_some() {
+            before.push((None, EventBody::FolderChosen { folder }));
+        }
+        let library = vec![EventBody::SessionListed {
+            session,
+            title,
+            origin: Origin::Conversation,
+        }];
+        let written = Written {
+            bodies: before,
+            library,
+            derived: vec![Derived::DraftSent {
+                session: None,
+                text: text.clone(),
+            }],
+            op,
+        };
+        let message = Message::said(text);
+        self.begin_turn(written, op_id, model, message).await
+    }
+
+    pub(super) async fn send(
+        &mut self,
+        op: Stamp,
+        op_id: OpId,
+        text: String,
+    ) -> Result<Receipt, ErrorReport> {
+        self.must_be_idle()?;
+        let model = self.model()?;
+        let written = Written {
+            derived: vec![Derived::DraftSent {
+                session: Some(self.id),
+                text: text.clone(),
+            }],
+            op,
+            ..Written::default()
+        };
+        let message = Message::said(text);
+        self.begin_turn(written, op_id, model, message).await
+    }
+
+    pub(super) async fn rewind(
+        &mut self,
+        op: Stamp,
+        op_id: OpId,
+        turn: TurnId,
+        text: Option<String>,
+        expected_tip: Seq,
+    ) -> Result<Receipt, ErrorReport> {
+        self.must_be_idle()?;
+        self.must_be_at(expected_tip)?;
+        let model = self.model()?;
+        let purpose = if text.is_some() {
+            RewindFor::Edit
+        } else {
+            RewindFor::Retry
+        };
+        let message = match text {
+            Some(text) => Message::said(text),
+            None => self.message_of(turn).await?,
+        };
+        let written = Written {
+            bodies: vec![(
+                None,
+                EventBody::HistoryRewound {
+                    from: turn,
+                    purpose,
+                },
+            )],
+            derived: vec![Derived::TurnsHidden {
+                stream: self.stream(),
+                from: turn,
+            }],
+            op,
+            ..Written::default()
+        };
+        self.begin_turn(written, op_id, model, message).await
+    }
+
+    pub(super) async fn message_of(&self, turn: TurnId) -> Result<Message, ErrorReport> {
+        let id = self.id;
+        let view = self
+            .shared
+            .log
+            .reads()
+            .read(move |log| log.folded_turn(id, turn))
+            .await;
+        let view = view.map_err(|e| read_report(&e))?;
+        view.and_then(|view| {
+            view.items.into_iter().find_map(|item| match item.body {
+                ItemBody::UserMessage { text, purpose, .. } => Some(Message { text, purpose }),
+                ItemBody::Text { .. }
+                | ItemBody::ToolCall { .. }
+                | ItemBody::Compacted { .. }
+                | ItemBody::Unsupported { .. } => None,
+            })
+        })
+        .ok_or_else(|| ErrorReport::new(ErrorCode::NotFound, "There is no such message any more."))
+    }
+
+    pub(super) async fn rename(&mut self, op: Stamp, title: &str) -> Result<Receipt, ErrorReport> {
+        self.must_exist()?;
+        let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+        if title.is_empty() {
+            return Err(invalid("title", "A title needs at least one character."));
+        }
+        let title: String = title.chars().take(500).collect();
+        let bodies = vec![(
+            None,
+            EventBody::SessionRenamed {
+                title: title.clone(),
+                by: TitleBy::User,
+            },
+        )];
+        let library = vec![EventBody::SessionTitled {
+            session: self.id,
+            title,
+        }];
+        let written = Written {
+            bodies,
+            library,
+            op,
+            ..Written::default()
+        };
+        self.write(written, Durability::Process)
+            .await
+            .map_err(|e| commit_report(&e))
+    }
+
+    pub(super) async fn shelve(
+        &mut self,
+        op: Stamp,
+        body: EventBody,
+    ) -> Result<Receipt, ErrorReport> {
+        self.must_exist()?;
+        if matches!(body, EventBody::SessionBinned { .. }) {
+            // Nobody watches a session in the bin.
+            self.shared.cancel(self.id, None, turn::Cause::UserStop);
+        }
+        let written = Written {
+            library: vec![body],
+            op,
+            ..Written::default()
+        };
+        self.write(written, Durability::Process)
+            .await
+            .map_err(|e| commit_report(&e))
+    }
+
+    pub(super) async fn choose_model(
+        &mut self,
+        op: Stamp,
+        model: ModelRef,
+    ) -> Result<Receipt, ErrorReport> {
+        self.must_exist()?;
+        let bodies = vec![(None, EventBody::ModelChosen { model })];
+        let written = Written {
+            bodies,
+            op,
+            ..Written::default()
+        };
+        self.write(written, Durability::Process)
+            .await
+            .map_err(|e| commit_report(&e))
+    }
+
+    /// Records the one answer to a question of the running turn, and tells the turn.
+    pub(super) async fn answer(
+        &mut self,
+        op: Stamp,
+        turn: TurnId,
+        item: ItemId,
+        answer: Answer,
+    ) -> Result<Receipt, ErrorReport> {
+        let is_open = self.head.open_turn == Some(turn)
+            && self.head.questions.iter().any(|(open, _)| *open == item)
+            || mutated!(self.shared.harness, AnyAnswerCounts);
+        if !is_open {
+            return Err(self.already_answered(turn, item).await?);
+        }
+        let resolution = Resolution::from(answer);
+        let body = EventBody::ApprovalResolved { item, resolution };
+        let written = Written {
+            bodies: vec![(Some(turn), body)],
+            op,
+            ..Written::default()
+        };
+        let receipt = self
+            .write(written, Durability::Disk)
+            .await
+            .map_err(|e| commit_report(&e))?;
+        if let Some(running) = &self.running
+            && running.turn == turn
+        {
+            // A turn that has just ended wants no answer any more; its end closed the call.
+            running.answers.give(Answered { item, resolution });
+        }
+        Ok(receipt)
+    }
+
+    /// Why a question that is not open cannot be answered.
+    pub(super) async fn already_answered(
+        &self,
+        turn: TurnId,
+        item: ItemId,
+    ) -> Result<ErrorReport, ErrorReport> {
+        let id = self.id;
+        let read = self
+            .shared
+            .log
+            .reads()
+            .read(move |log| log.folded_turn(id, turn))
+            .await;
+        let view = read.map_err(|e| read_report(&e))?;
+        let resolution =
+            view.iter()
+                .flat_map(|view| &view.items)
+                .find_map(|view| match &view.body {
+                    ItemBody::ToolCall {
+                        approval: Some(approval),
+                        ..
+                    } if approval.item == item => approval.resolution,
+                    ItemBody::ToolCall { .. }
+                    | ItemBody::UserMessage { .. }
+                    | ItemBody::Text { .. }
+                    | ItemBody::Compacted { .. }
+                    | ItemBody::Unsupported { .. } => None,
+                });
+        Ok(match resolution {
+            Some(resolution) => ErrorReport::new(
+                ErrorCode::AlreadyResolved { resolution },
+                match resolution {
+                    Resolution::AllowedOnce => "This was answered already: allowed once.",
+                    Resolution::AllowedForSession => {
+                        "This was answered already: allowed for this conversation."
+                    }
+                    Resolution::Denied => "This was answered already: not allowed.",
+                    Resolution::Expired => "This question expired when its turn ended.",
+                },
+            ),
+            None => ErrorReport::new(ErrorCode::NotFound, "There is no such question."),
+        })
+    }
+
+    pub(super) async fn choose_folder(
+        &mut self,
+        op: Stamp,
+        folder: Option<String>,
+    ) -> Result<Receipt, ErrorReport> {
+        self.must_be_idle()?;
+        let folder = match folder {
+            Some(folder) => Some(usable_folder(&folder).await?),
+            None => None,
+        };
+        let written = Written {
+            bodies: vec![(None, EventBody::FolderChosen { folder })],
+            op,
+            ..Written::default()
+        };
+        self.write(written, Durability::Process)
+            .await
+            .map_err(|e| commit_report(&e))
+    }
+
+    /// A new turn that asks the model to go on where the last one's answer stopped.
+    pub(super) async fn go_on(
+        &mut self,
+        op: Stamp,
+        op_id: OpId,
+        turn: TurnId,
+        expected_tip: Seq,
+    ) -> Result<Receipt, ErrorReport> {
+        self.must_be_idle()?;
+        self.must_be_at(expected_tip)?;
+        let model = self.model()?;
+        let written = Written {
+            op,
+            ..Written::default()
+        };
+        let message = Message {
+            text: GO_ON.to_owned(),
+            purpose: MessagePurpose::Continue { of: turn },
+        };
+        self.begin_turn(written, op_id, model, message).await
+    }
+
+    /// The models asked, in this order, when `model` fails before it said anything: those in the settings whose server
+    /// still exists.
+    pub(super) async fn fallbacks(&self, model: &ModelRef) -> Result<Vec<ModelRef>, ErrorReport> {
+        let page = self
+            .shared
+            .shelf
+            .page()
+            .await
+            .map_err(|e| read_report(&e))?;
+        let known = |other: &ModelRef| page.providers.iter().any(|p| p.id == other.provider);
+        let same =
+            |other: &ModelRef| other.provider == model.provider && other.model == model.model;
+        Ok(page
+            .fallbacks
+            .iter()
+            .filter(|other| known(other) && !same(other))
+            .cloned()
+            .collect())
+    }
+
+    pub(super) async fn add_sample(
+        &mut self,
+        op: Stamp,
+        op_id: OpId,
+    ) -> Result<Receipt, ErrorReport> {
+        if self.head.count > 0 {
+            return Err(ErrorReport::new(
+                ErrorCode::Other,
+                "This conversation exists already.",
+            ));
+        }
+        let session = self.id;
+        let (bodies, library) = sample::events(session, self.shared.log.boot(), op_id);
+        let turns: Vec<TurnId> = sample::turns(&bodies);
+        let written = Written {
+            bodies,
+            library,
+            op,
+            ..Written::default()
+        };
+        let receipt = self
+            .write(written, Durability::Disk)
+            .await
+            .map_err(|e| commit_report(&e))?;
+        for turn in turns {
+            self.keep_view(turn);
+        }
+        Ok(receipt)
+    }
+
+    pub(super) fn must_exist(&self) -> Result<(), ErrorReport> {
+        if self.head.count == 0 {
+            return Err(ErrorReport::new(
+                ErrorCode::NotFound,
+                "There is no such conversation.",
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn must_be_idle(&self) -> Result<(), ErrorReport> {
+        self.must_exist()?;
+        if self.head.open_turn.is_some() && !mutated!(self.shared.harness, NoTurnActive) {
+            return Err(match &self.unsaved {
+                Some(_) => ErrorReport::new(
+                    ErrorCode::StorageFailed,
+                    "The last answer could not be saved yet, so nothing new can begin here.",
+                )
+                .with_remedy("make room on the disk and try again"),
+                None => ErrorReport::new(
+                    ErrorCode::TurnActive,
+                    "The model is still answering; Esc stops it.",
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn must_be_at(&self, expected_tip: Seq) -> Result<(), ErrorReport> {
+        if self.head.tip == Some(expected_tip) || mutated!(self.shared.harness, NoExpectedHead) {
+            return Ok(());
+        }
+        Err(ErrorReport::new(
+            ErrorCode::StaleHead,
+            "This conversation has changed since; have a look at it and try again.",
+        ))
+    }
+
+    pub(super) fn model(&self) -> Result<ModelRef, ErrorReport> {
+        self.head.model.clone().ok_or_else(|| {
+            ErrorReport::new(
+                ErrorCode::Invalid {
+                    field: "model".into(),
+                },
+                "No model is chosen yet.",
+            )
+            .with_remedy("choose one below the text")
+        })
+    }
+}
+
+/// What begins a turn.
+pub(super) struct Message {
+    pub(super) text: String,
+    pub(super) purpose: MessagePurpose,
+}
+
+impl Message {
+    pub(super) fn said(text: String) -> Self {
+        Self {
+            text,
+            purpose: MessagePurpose::Said,
+        }
+    }
+}
+
+/// The folder in its one true form, or words about why tools cannot use it.
+async fn usable_folder(typed: &str) -> Result<String, ErrorReport> {
+    let typed = typed.trim().to_owned();
+    if !Path::new(&typed).is_absolute() {
+        return Err(invalid(
+            "folder",
+            "The path of a folder begins at the root of the disk.",
+        ));
+    }
+    let shown = typed.clone();
+    let found = tokio::task::spawn_blocking(move || {
+        let folder = std::fs::canonicalize(&typed)?;
+        // Reading it now tells of missing rights while the user looks.
+        std::fs::read_dir(&folder).map(|_| folder)
+    });
+    let found = found
+        .await
+        .unwrap_or_else(|lost| Err(std::io::Error::other(lost)));
+    match found.map(|folder| folder.into_os_string().into_string()) {
+        Ok(Ok(folder)) => Ok(folder),
+        Ok(Err(_)) => Err(invalid(
+            "folder",
+            "The name of this folder is not readable as text, so it cannot be used.",
+        )),
+        Err(error) => Err(invalid(
+            "folder",
+            &format!("The folder {shown} cannot be used: {error}."),
+        )),
+    }
+}
+
+impl OpDigest {
+    /// FNV-1a, 128 bits, of the op's JSON: stable between versions, which `std`'s hashers are not.
+    pub(crate) fn of(op: &Op) -> Result<Self, ErrorReport> {
+        let text = serde_json::to_vec(op).map_err(|error| {
+            tracing::error!(%error, "an op has no JSON form");
+            ErrorReport::new(ErrorCode::Other, "This cannot be stored.")
+        })?;
+        let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+        for byte in text {
+            hash ^= u128::from(byte);
+            hash = hash.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+        }
+        Ok(Self(hash.to_be_bytes()))
+    }
+}
+
+/// A title from the first words of a message.
+fn title_from(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= TITLE_CHARS {
+        return line;
+    }
+    let cut: String = line.chars().take(TITLE_CHARS).collect();
+    let words = match cut.rfind(' ') {
+        Some(space) if space > 20 => cut.get(..space).unwrap_or(&cut),
+        Some(_) | None => cut.as_str(),
+    };
+    format!("{words}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use protocol::SessionId;
+
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_words_of_the_message() {
+        assert_eq!(
+            title_from("  What is\n\na holdfast? "),
+            "What is a holdfast?"
+        );
+        let long =
+            "Please explain in great detail how the holdfast of a kelp grips the stone below";
+        assert_eq!(
+            title_from(long),
+            "Please explain in great detail how the holdfast of a kelp…"
+        );
+        assert_eq!(
+            title_from(&"x".repeat(100)).chars().count(),
+            TITLE_CHARS + 1
+        );
+    }
+
+    #[test]
+    fn the_same_op_has_the_same_digest_and_another_has_another() {
+        let op = |title: &str| Op::RenameSession {
+            session: SessionId::from_bits(7),
+            title: title.into(),
+        };
+        let digest = |title| OpDigest::of(&op(title)).unwrap();
+        assert_eq!(digest("a"), digest("a"));
+        assert_ne!(digest("a"), digest("b"));
+    }
+
+    #[test]
+    fn cancel_is_cloneable_and_the_first_cause_wins() {
+        let (cancel, cancelled) = turn::cancel_channel();
+        cancel.clone().cancel(turn::Cause::UserStop);
+        cancel.cancel(turn::Cause::StorageFailed);
+        let mut cancelled = cancelled;
+        assert_eq!(
+            cancelled.fired().now_or_never(),
+            Some(turn::Cause::UserStop)
+        );
+    }
+}
