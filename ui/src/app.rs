@@ -2,10 +2,11 @@
 
 use leptos::{ev, prelude::*};
 use protocol::ErrorCode;
+use transcript::words;
 
 use crate::{
     components::{
-        Glyph, Icon,
+        Glyph, Icon, approval,
         chat::Chat,
         settings::Settings,
         sidebar::{Sidebar, chord, shown_title},
@@ -87,12 +88,19 @@ fn Window() -> impl IntoView {
         (Screen::Chat, Some(pane)) if pane.loaded.get() => shown_title(&pane.title.get()),
         (Screen::Chat, Some(_)) => String::new(),
     });
+    // Of any chat: whoever works in another window sees that this one waits.
+    let asking = Memo::new(move |_| desk.library.is_any_asking());
     Effect::new(move |_| {
         let title = title.get();
-        ipc::set_title(&if title.is_empty() {
+        let name = if title.is_empty() {
             "Holdfast".to_owned()
         } else {
             format!("{title} – Holdfast")
+        };
+        ipc::set_title(&if asking.get() {
+            format!("{} – {name}", sentence(words::WAITING_FOR_YOU))
+        } else {
+            name
         });
     });
     view! {
@@ -237,6 +245,7 @@ fn on_key(desk: Desk, event: &ev::KeyboardEvent) {
                 None => return,
             }
         }
+        "j" | "J" if command && !event.shift_key() => approval::focus_question(),
         "F1" => desk.open_settings(SettingsPart::Shortcuts),
         "F2" if plain => {
             if let Some(session) = desk.session.get_untracked() {

@@ -6,6 +6,8 @@ pub(crate) mod sidebar;
 pub(crate) mod toast;
 pub(crate) mod welcome;
 
+pub(crate) mod approval;
+mod compacted;
 mod composer;
 mod failure;
 mod icons;

@@ -11,6 +11,8 @@ use protocol::{
     SessionId, SubmitArgs,
 };
 
+use transcript::words;
+
 use crate::{
     catalog::{Catalog, first_choice},
     drafts::Drafts,
@@ -94,6 +96,8 @@ pub(crate) struct Desk {
     best_on_offer: RwSignal<Option<ModelRef>>,
     /// What the command line prefers for new sessions.
     preferred: RwSignal<Option<ModelRef>>,
+    /// When a key was last typed into the composer.
+    typed_at: StoredValue<Option<u64>>,
     /// What saves the text of the composer, when the page is about to go.
     leaving: StoredValue<Option<Callback<()>>>,
     root: StoredValue<Owner>,
@@ -123,6 +127,7 @@ impl Desk {
             sent: RwSignal::new(0),
             best_on_offer: RwSignal::new(None),
             preferred: RwSignal::new(None),
+            typed_at: StoredValue::new(None),
             leaving: StoredValue::new(None),
             root: StoredValue::new(Owner::current().unwrap_or_default()),
             kept: StoredValue::new_local(VecDeque::new()),
@@ -295,6 +300,17 @@ impl Desk {
             self.toasts.alert("The clipboard cannot be reached");
         }
         copied
+    }
+
+    /// Notes that somebody writes.
+    pub(crate) fn note_typing(self) {
+        self.typed_at.set_value(Some(ipc::now_ms()));
+    }
+
+    /// Whether somebody wrote within this time.
+    pub(crate) fn typed_within(self, ms: u64) -> bool {
+        let at = self.typed_at.get_value();
+        at.is_some_and(|at| ipc::now_ms().saturating_sub(at) < ms)
     }
 
     /// Puts the focus into the composer.
@@ -502,9 +518,12 @@ impl Desk {
     pub(crate) fn tell(self, error: &CallError) {
         match error {
             CallError::Refused(ErrorReport { code, .. }) => match code {
+                ErrorCode::AlreadyResolved { resolution } => {
+                    self.toasts
+                        .say(sentence(&words::already_resolved(*resolution)));
+                }
                 ErrorCode::TurnActive
                 | ErrorCode::StaleHead
-                | ErrorCode::AlreadyResolved { .. }
                 | ErrorCode::NotFound
                 | ErrorCode::Gone
                 | ErrorCode::ShuttingDown

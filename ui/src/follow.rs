@@ -15,8 +15,8 @@ use std::{
 
 use leptos::prelude::*;
 use protocol::{
-    AttachArgs, AttachReason, Attached, Batch, DetachArgs, HelloArgs, LoadOlderArgs, PROTOCOL,
-    PageId, PollArgs, StreamId,
+    AttachArgs, Attached, Batch, DetachArgs, HelloArgs, LoadOlderArgs, PROTOCOL, PageId, PollArgs,
+    StreamId,
 };
 use transcript::{AnswerError, Follow, Heard, Library, Link, Next, Ticket, Transcript};
 
@@ -271,6 +271,7 @@ async fn run<F: Follow>(line: Rc<Line<F>>, draw: Draw<F>) {
                 ticket,
                 stream,
                 cursor,
+                why,
                 limit_ms: _,
             } => {
                 page_of_attach = page();
@@ -278,7 +279,7 @@ async fn run<F: Follow>(line: Rc<Line<F>>, draw: Draw<F>) {
                     page: page_of_attach,
                     stream,
                     cursor,
-                    why: AttachReason::Open,
+                    why,
                 };
                 asked = Some(Box::pin(async move {
                     Answer::Attached(ticket, Box::new(ipc::attach(&args).await))

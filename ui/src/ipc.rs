@@ -418,6 +418,28 @@ pub(crate) fn focus(selector: &str) {
     }
 }
 
+/// Whether somebody has text under the cursor: a field with the focus that is not empty.
+pub(crate) fn is_text_focused() -> bool {
+    let focused = window()
+        .and_then(|w| w.document())
+        .and_then(|d| d.active_element());
+    focused.is_some_and(|element| {
+        if let Some(area) = element.dyn_ref::<web_sys::HtmlTextAreaElement>() {
+            return area.text_length() > 0;
+        }
+        // Any other field is small, and somebody went there on purpose.
+        element.tag_name() == "INPUT" || element.tag_name() == "SELECT"
+    })
+}
+
+/// Whether nothing has the focus, as after its element went away.
+pub(crate) fn is_focus_lost() -> bool {
+    let focused = window()
+        .and_then(|w| w.document())
+        .and_then(|d| d.active_element());
+    focused.is_none_or(|element| element.tag_name() == "BODY")
+}
+
 /// Brings the element with this id into view within its own list.
 pub(crate) fn reveal(id: &str) {
     let element = window()

@@ -13,6 +13,7 @@ use crate::{
     components::{
         icons::{Glyph, Icon},
         model_picker::ModelPicker,
+        sidebar::chord,
     },
     desk::{Desk, use_desk},
     drafts::Whose,
@@ -100,6 +101,10 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
             .filter(|pane| Some(pane.session) == whose)
             .and_then(|pane| pane.running.get())
     });
+    let asking = Memo::new(move |_| {
+        let pane = desk.pane.get().filter(|pane| Some(pane.session) == whose);
+        pane.and_then(Pane::question).is_some()
+    });
     let stopping = Memo::new(move |_| desk.pane.get().is_some_and(Pane::is_stopping));
     // A hint about a running answer is over when the answer is.
     Effect::new(move |_| {
@@ -161,6 +166,9 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
 
     let send = move || {
         if busy.get_untracked() {
+            return;
+        }
+        if asking.get_untracked() {
             return;
         }
         if running.get_untracked().is_some() {
@@ -266,6 +274,7 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                     placeholder="Write a message"
                     autocomplete="off"
                     on:input=move |_| {
+                        desk.note_typing();
                         changed();
                         desk.drafts.touch(whose, text_now);
                     }
@@ -277,7 +286,10 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                 <div class="composer-row">
                     <ModelPicker />
                     <span class="composer-hint hint" id="composer-hint" role="status">
-                        {move || hint.get()}
+                        {move || {
+                            let asked = asking.get().then(question_hint);
+                            hint.get().map(str::to_owned).or(asked)
+                        }}
                     </span>
                     {move || match running.get() {
                         Some(_) => {
@@ -317,6 +329,11 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
         </form>
     }
     .into_any()
+}
+
+/// Said to whoever writes while the model waits for a word.
+fn question_hint() -> String {
+    format!("Waiting for your answer above – {} goes there", chord("J"))
 }
 
 /// Takes the text that was sent out of the composer; what was typed behind it meanwhile stays.

@@ -7,6 +7,7 @@ use transcript::words::{self, Offer};
 use crate::{
     calendar,
     components::{
+        compacted::Compacted,
         failure::FoldedDetail,
         icons::{Glyph, Icon},
         message::{Answer, UserMessage},
@@ -30,7 +31,7 @@ pub(crate) fn Turn(pane: Pane, cell: TurnCell) -> impl IntoView {
     view! {
         <article class="turn">
             <For each=move || cell.items.get() key=|item| item.key() let:item>
-                <Item pane turn=cell.turn item editing />
+                <Item pane cell item editing />
             </For>
             <TurnFoot pane cell editing />
         </article>
@@ -39,15 +40,18 @@ pub(crate) fn Turn(pane: Pane, cell: TurnCell) -> impl IntoView {
 }
 
 #[component]
-fn Item(pane: Pane, turn: TurnId, item: ItemCell, editing: RwSignal<bool>) -> impl IntoView {
+fn Item(pane: Pane, cell: TurnCell, item: ItemCell, editing: RwSignal<bool>) -> impl IntoView {
+    let turn = cell.turn;
     match item.body {
+        CellBody::Continued => {
+            view! { <p class="continued hint" data-testid="continued">"You asked to go on"</p> }
+                .into_any()
+        }
         CellBody::User(text) => view! { <UserMessage pane turn text editing /> }.into_any(),
         CellBody::Answer(prose) => view! { <Answer prose /> }.into_any(),
         CellBody::Reasoning(reasoning) => view! { <Reasoning reasoning /> }.into_any(),
-        CellBody::Tool(tool) => view! { <ToolCall tool /> }.into_any(),
-        CellBody::Compacted(summary) => {
-            view! { <p class="compacted hint">{summary.get_value()}</p> }.into_any()
-        }
+        CellBody::Tool(tool) => view! { <ToolCall pane cell item=item.item tool /> }.into_any(),
+        CellBody::Compacted(compacted) => view! { <Compacted compacted /> }.into_any(),
         CellBody::Unsupported(kind) => {
             let said = kind.with_value(|kind| words::unsupported(kind));
             view! { <p class="unsupported hint">{said}</p> }.into_any()

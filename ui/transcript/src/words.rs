@@ -11,6 +11,14 @@ use protocol::{
     TurnOutcome, TurnView,
 };
 
+mod asking;
+mod health;
+mod span;
+
+pub use asking::*;
+pub use health::*;
+pub use span::*;
+
 use crate::{
     fold::{DAMAGED_RECORD, DAMAGED_TEXT, LATE_EVENTS},
     link::{LinkState, Trouble},
@@ -281,7 +289,7 @@ pub fn phase(phase: &Phase) -> Option<String> {
             failure,
             ..
         } => format!("{}; trying again ({attempt} of {of})", failed(failure)),
-        Phase::Asking { .. } => "waiting for you".to_owned(),
+        Phase::Asking { .. } => WAITING_FOR_YOU.to_owned(),
         Phase::Compacting => "summing up the conversation to make room".to_owned(),
         Phase::Stopping => "stopping".to_owned(),
         Phase::NotSaving { message } => format!("not being saved: {message}"),
@@ -315,7 +323,7 @@ pub const fn session_state(state: SessionState) -> &'static str {
     match state {
         SessionState::Empty => "empty",
         SessionState::Running { .. } => "running",
-        SessionState::Asking { .. } => "waiting for you",
+        SessionState::Asking { .. } => WAITING_FOR_YOU,
         SessionState::Ended { outcome } => match outcome {
             OutcomeKind::Completed => "",
             OutcomeKind::Failed => "failed",
