@@ -49,7 +49,19 @@ pub(crate) enum Screen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettingsPart {
     Servers,
+    /// At one of the time limits: the general ones, or a server's own.
+    Limits(LimitField, Option<ProviderId>),
+    Health,
     Shortcuts,
+}
+
+/// One of the time limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimitField {
+    Connect,
+    FirstEvent,
+    Gap,
+    Ceiling,
 }
 
 /// Something that lies above the page; Escape closes it first.
@@ -311,6 +323,22 @@ impl Desk {
     pub(crate) fn typed_within(self, ms: u64) -> bool {
         let at = self.typed_at.get_value();
         at.is_some_and(|at| ipc::now_ms().saturating_sub(at) < ms)
+    }
+
+    /// Copies the whole conversation as Markdown, older turns included.
+    pub(crate) fn export(self, pane: Pane) {
+        ipc::spawn(async move {
+            while pane.more_before.try_get_untracked() == Some(true) {
+                if !pane.load_older(|| {}).await {
+                    self.toasts
+                        .alert("The beginning of this chat cannot be read now; nothing was copied");
+                    return;
+                }
+            }
+            if self.copy_quietly(pane.markdown()).await {
+                self.toasts.say("The chat was copied as Markdown");
+            }
+        });
     }
 
     /// Puts the focus into the composer.

@@ -280,6 +280,14 @@ impl Pane {
         parts.unwrap_or_default()
     }
 
+    /// Everything that is loaded, as Markdown.
+    pub(crate) fn markdown(self) -> String {
+        let text = self.with_transcript(|transcript| {
+            words::as_markdown(transcript.title(), transcript.turns())
+        });
+        text.unwrap_or_default()
+    }
+
     /// How a turn ended, to be spoken.
     pub(crate) fn end_words(self, turn: TurnId) -> String {
         let outcome = self

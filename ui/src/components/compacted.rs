@@ -1,9 +1,11 @@
 //! Where the model's view of the conversation was cut short: a quiet line that opens to what it is told instead.
 
 use leptos::prelude::*;
+use transcript::words;
 
 use crate::{
     components::icons::{Glyph, Icon},
+    desk::sentence,
     pane::CompactedCell,
 };
 
@@ -12,11 +14,7 @@ use crate::{
 pub(crate) fn Compacted(compacted: StoredValue<CompactedCell>) -> impl IntoView {
     let unfolded = RwSignal::new(false);
     let CompactedCell { summary, set_aside } = compacted.get_value();
-    let line = if summary.is_empty() {
-        "Some results were left out to make room for the model"
-    } else {
-        "Earlier turns were summed up to make room for the model"
-    };
+    let line = sentence(words::compacted(&summary));
     let left_out = match set_aside {
         0 => None,
         1 => Some("The result of 1 tool call was left out.".to_owned()),

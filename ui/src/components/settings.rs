@@ -32,7 +32,7 @@ pub(crate) fn Settings(part: SettingsPart) -> impl IntoView {
     let editing = RwSignal::new(None::<protocol::ProviderId>);
     let shortcuts = NodeRef::<html::Section>::new();
     shortcuts.on_load(move |section| match part {
-        SettingsPart::Servers => {}
+        SettingsPart::Servers | SettingsPart::Limits(..) | SettingsPart::Health => {}
         SettingsPart::Shortcuts => section.scroll_into_view(),
     });
     let providers = desk.library.providers;

@@ -12,10 +12,12 @@ use protocol::{
 };
 
 mod asking;
+mod export;
 mod health;
 mod span;
 
 pub use asking::*;
+pub use export::*;
 pub use health::*;
 pub use span::*;
 
@@ -363,6 +365,15 @@ pub fn reasoning(open: bool, took_ms: u64) -> String {
         format!("thinking ({took})")
     } else {
         format!("thought for {took}")
+    }
+}
+
+/// The line where the model's view of the conversation was cut short.
+pub const fn compacted(summary: &str) -> &'static str {
+    if summary.is_empty() {
+        "some results were left out to make room for the model"
+    } else {
+        "earlier turns were summed up to make room for the model"
     }
 }
 
