@@ -10,6 +10,7 @@ pub(crate) mod approval;
 mod compacted;
 mod composer;
 mod failure;
+mod folder_picker;
 mod icons;
 mod markdown;
 mod message;

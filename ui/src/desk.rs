@@ -69,6 +69,8 @@ pub(crate) enum LimitField {
 pub(crate) enum Overlay {
     /// The model picker.
     Models,
+    /// The folder's form.
+    Folder,
     /// A session's menu in the list.
     SessionMenu(SessionId),
     /// The sidebar, as a drawer over a narrow window.
@@ -100,6 +102,10 @@ pub(crate) struct Desk {
     pub(crate) pane: RwSignal<Option<Pane>>,
     /// The model chosen for the session not begun yet.
     pub(crate) model_for_new: RwSignal<Option<ModelRef>>,
+    /// The folder chosen for the session not begun yet.
+    pub(crate) folder_for_new: RwSignal<Option<String>>,
+    /// Why a message could not be sent with its folder; said where that is chosen.
+    pub(crate) folder_words: RwSignal<Option<String>>,
     /// Grows when the composer should take the focus.
     pub(crate) attention: RwSignal<u64>,
     /// Grows when something was sent: the view goes to its end.
@@ -135,6 +141,8 @@ impl Desk {
             session: RwSignal::new(None),
             pane: RwSignal::new(None),
             model_for_new: RwSignal::new(None),
+            folder_for_new: RwSignal::new(None),
+            folder_words: RwSignal::new(None),
             attention: RwSignal::new(0),
             sent: RwSignal::new(0),
             best_on_offer: RwSignal::new(None),
@@ -451,6 +459,28 @@ impl Desk {
         match self.session.get_untracked() {
             Some(session) => self.act(Op::ChooseModel { session, model }),
             None => self.model_for_new.set(Some(model)),
+        }
+    }
+
+    /// The folder whose files the next turn's tools see.
+    pub(crate) fn folder(self) -> Option<String> {
+        match self.pane.get() {
+            Some(pane) => pane.folder.get(),
+            None => self.folder_for_new.get(),
+        }
+    }
+
+    /// Chooses the folder of the open session, or of the one not begun yet.
+    pub(crate) async fn choose_folder(self, folder: Option<String>) -> Result<(), CallError> {
+        match self.session.get_untracked() {
+            Some(session) => self
+                .submit(Op::ChooseFolder { session, folder })
+                .await
+                .map(drop),
+            None => {
+                self.folder_for_new.set(folder);
+                Ok(())
+            }
         }
     }
 

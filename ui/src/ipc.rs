@@ -82,6 +82,10 @@ pub(crate) async fn discover() -> Result<Vec<ProbeReport>, CallError> {
 pub(crate) async fn open_link(args: &OpenLinkArgs) -> Result<(), CallError> {
     call("open_link", args).await
 }
+/// The system's dialog; `None` when it was closed.
+pub(crate) async fn pick_folder() -> Result<Option<String>, CallError> {
+    call("pick_folder", &()).await
+}
 pub(crate) async fn about() -> Result<About, CallError> {
     call("about", &()).await
 }

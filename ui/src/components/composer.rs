@@ -11,11 +11,13 @@ use protocol::{ErrorCode, ModelRef, Op, OpId, SessionId};
 
 use crate::{
     components::{
+        folder_picker::{FolderPicker, about_folder},
         icons::{Glyph, Icon},
         model_picker::ModelPicker,
+        settings::refusal_words,
         sidebar::chord,
     },
-    desk::{Desk, use_desk},
+    desk::{Desk, Overlay, use_desk},
     drafts::Whose,
     ipc::{self, CallError},
     pane::Pane,
@@ -36,7 +38,7 @@ struct Sending {
 }
 
 impl Sending {
-    fn of(whose: Whose, text: String, model: &ModelRef) -> Self {
+    fn of(whose: Whose, text: String, model: &ModelRef, folder: Option<String>) -> Self {
         let session = whose.unwrap_or_else(|| SessionId::from_bits(ipc::random_bits()));
         let op = match whose {
             Some(session) => Op::SendMessage {
@@ -47,7 +49,7 @@ impl Sending {
                 session,
                 model: model.clone(),
                 text: text.clone(),
-                folder: None,
+                folder,
             },
         };
         Self {
@@ -58,10 +60,10 @@ impl Sending {
         }
     }
 
-    /// Whether both say the same to the same model; of a session not begun yet, the id says nothing.
+    /// Whether both say the same to the same model with the same folder; of a session not begun yet, the id says nothing.
     fn is(&self, other: &Self) -> bool {
-        let model = |op: &Op| match op {
-            Op::StartSession { model, .. } => Some(model.clone()),
+        let begun = |op: &Op| match op {
+            Op::StartSession { model, folder, .. } => Some((model.clone(), folder.clone())),
             Op::SendMessage { .. }
             | Op::CancelTurn { .. }
             | Op::RetryTurn { .. }
@@ -80,7 +82,7 @@ impl Sending {
             | Op::RemoveProvider { .. }
             | Op::AddSample { .. } => None,
         };
-        self.text == other.text && model(&self.op) == model(&other.op)
+        self.text == other.text && begun(&self.op) == begun(&other.op)
     }
 }
 
@@ -195,7 +197,8 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                 desk.open_models();
                 return;
             };
-            let sending = Sending::of(whose, text, &model);
+            let folder = desk.folder_for_new.get_untracked();
+            let sending = Sending::of(whose, text, &model, folder);
             let sending = unsettled
                 .try_get_value()
                 .flatten()
@@ -217,6 +220,11 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                         unsettled.try_set_value(None);
                         if report.code == ErrorCode::TurnActive {
                             hint.try_set(Some(STILL_ANSWERING));
+                            return;
+                        }
+                        if about_folder(&error) {
+                            desk.folder_words.set(Some(refusal_words(&error)));
+                            desk.overlay.set(Some(Overlay::Folder));
                             return;
                         }
                     }
@@ -285,6 +293,7 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                 />
                 <div class="composer-row">
                     <ModelPicker />
+                    <FolderPicker />
                     <span class="composer-hint hint" id="composer-hint" role="status">
                         {move || {
                             let asked = asking.get().then(question_hint);
@@ -355,6 +364,7 @@ fn clear(
         }
         None => {
             fill("");
+            desk.folder_for_new.set(None);
             desk.drafts.put(None, String::new());
             desk.drafts.put(Some(sending.session), rest.to_owned());
             // Who went elsewhere meanwhile stays there; the new chat is in the list.
