@@ -8,6 +8,7 @@ use crate::{
     components::{
         Glyph, Icon, approval,
         chat::Chat,
+        health::SalvageBanner,
         settings::Settings,
         sidebar::{Sidebar, chord, shown_title},
         toast::ToastCorner,
@@ -118,6 +119,7 @@ fn Window() -> impl IntoView {
                     })
             }}
             <main class="main">
+                <SalvageBanner />
                 <header class="bar">
                     <button
                         type="button"
@@ -224,6 +226,7 @@ fn on_key(desk: Desk, event: &ev::KeyboardEvent) {
     match event.key().as_str() {
         "n" | "N" if command && !event.shift_key() => desk.open_new(),
         "b" | "B" if command && !event.shift_key() => desk.toggle_sidebar(),
+        "h" | "H" if command && event.shift_key() => desk.open_settings(SettingsPart::Health),
         "," if command => desk.open_settings(SettingsPart::Servers),
         "/" if command => desk.open_settings(SettingsPart::Shortcuts),
         "C" | "c" if command && event.shift_key() => {

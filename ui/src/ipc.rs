@@ -15,9 +15,9 @@ use std::{
 };
 
 use protocol::{
-    About, AttachArgs, Attached, Batch, DetachArgs, DraftArgs, ErrorReport, HelloArgs,
-    LoadOlderArgs, ModelsArgs, OpenLinkArgs, PollArgs, ProbeArgs, ProbeReport, Receipt, SubmitArgs,
-    Timestamp, TranscriptPage, Welcome,
+    About, AttachArgs, Attached, Batch, DetachArgs, DraftArgs, ErrorReport, HealthReport,
+    HelloArgs, LoadOlderArgs, ModelsArgs, OpenLinkArgs, PollArgs, ProbeArgs, ProbeReport, Receipt,
+    SubmitArgs, Timestamp, TranscriptPage, Welcome,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
@@ -85,6 +85,9 @@ pub(crate) async fn open_link(args: &OpenLinkArgs) -> Result<(), CallError> {
 /// The system's dialog; `None` when it was closed.
 pub(crate) async fn pick_folder() -> Result<Option<String>, CallError> {
     call("pick_folder", &()).await
+}
+pub(crate) async fn health() -> Result<HealthReport, CallError> {
+    call("health", &()).await
 }
 pub(crate) async fn about() -> Result<About, CallError> {
     call("about", &()).await
@@ -410,16 +413,14 @@ pub(crate) fn fit_field(area: &web_sys::HtmlTextAreaElement) {
     };
 }
 
-/// Gives the focus to the first element that matches.
-pub(crate) fn focus(selector: &str) {
+/// Gives the focus to the first element that matches; says whether there is one.
+pub(crate) fn focus(selector: &str) -> bool {
     let element = window()
         .and_then(|w| w.document())
         .and_then(|d| d.query_selector(selector).ok().flatten())
         .and_then(|e| e.dyn_into::<web_sys::HtmlElement>().ok());
-    if let Some(element) = element {
-        // Focus is a courtesy: an element that cannot take it leaves it where it is.
-        let _ = element.focus();
-    }
+    // Focus is a courtesy: an element that cannot take it leaves it where it is.
+    element.is_some_and(|element| element.focus().is_ok())
 }
 
 /// Whether somebody has text under the cursor: a field with the focus that is not empty.

@@ -68,7 +68,8 @@ const FOCUSED: &str = "[data-testid=deny]";
 
 /// Puts the focus on the open question, wherever it was before.
 pub(crate) fn focus_question() {
-    ipc::focus(FOCUSED);
+    // Where nothing is asked, nothing happens.
+    let _ = ipc::focus(FOCUSED);
 }
 
 /// The open question named `question`, at its first call.

@@ -94,6 +94,7 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
     let empty = RwSignal::new(true);
     let hint = RwSignal::new(None::<&'static str>);
     let busy = RwSignal::new(false);
+    let focused = RwSignal::new(false);
     let unsettled = StoredValue::new(None::<Sending>);
     let composed_at = Rc::new(Cell::new(None::<u64>));
 
@@ -289,14 +290,19 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                     on:keydown=on_keydown
                     on:keyup=on_keyup
                     on:compositionend=on_compositionend
-                    on:blur=move |_| save_now()
+                    on:focus=move |_| focused.set(true)
+                    on:blur=move |_| {
+                        focused.set(false);
+                        save_now();
+                    }
                 />
                 <div class="composer-row">
                     <ModelPicker />
                     <FolderPicker />
                     <span class="composer-hint hint" id="composer-hint" role="status">
                         {move || {
-                            let asked = asking.get().then(question_hint);
+                            // Not while the question itself has the focus: it says the same, better.
+                            let asked = (asking.get() && focused.get()).then(question_hint);
                             hint.get().map(str::to_owned).or(asked)
                         }}
                     </span>

@@ -27,7 +27,6 @@ pub(crate) enum Icon {
     Book,
     Warning,
     Folder,
-    Pulse,
     ArrowUp,
 }
 
@@ -74,7 +73,6 @@ impl Icon {
             Self::Folder => {
                 "M4 7A1.5 1.5 0 0 1 5.5 5.5H10l2 2.5h6.5A1.5 1.5 0 0 1 20 9.5V17a1.5 1.5 0 0 1-1.5 1.5h-13A1.5 1.5 0 0 1 4 17V7Z"
             }
-            Self::Pulse => "M3.5 12.5H8L10.5 6l3.5 12 2.5-5.5h4",
             Self::ArrowUp => "M12 19V5M6 11l6-6 6 6",
             Self::Search => "M10.5 4.5a6 6 0 1 1 0 12 6 6 0 0 1 0-12ZM15 15l4.5 4.5",
             Self::Book => {

@@ -190,11 +190,11 @@ fn SessionMenu(session: SessionId) -> impl IntoView {
     let on_keydown = move |event: ev::KeyboardEvent| match event.key().as_str() {
         "ArrowDown" => {
             event.prevent_default();
-            ipc::focus(".session-menu button:last-child");
+            let _ = ipc::focus(".session-menu button:last-child");
         }
         "ArrowUp" => {
             event.prevent_default();
-            ipc::focus(".session-menu button:first-child");
+            let _ = ipc::focus(".session-menu button:first-child");
         }
         _ => {}
     };

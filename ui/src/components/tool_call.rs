@@ -45,7 +45,9 @@ pub(crate) fn ToolCall(
     let glance = move || tool.with(|tool| glance(&tool.arguments));
     let standing = Memo::new(move |_| tool.with(|tool| standing(tool, item)));
     let ended = move || match standing.get() {
-        Standing::Asks | Standing::Shares => words::WAITING_FOR_YOU.to_owned(),
+        // The question stands right below.
+        Standing::Asks => String::new(),
+        Standing::Shares => words::WAITING_FOR_YOU.to_owned(),
         Standing::Free | Standing::Answered(_) => tool.with(|tool| words::tool_state(&tool.state)),
     };
     let output = move || tool.with(|tool| output(&tool.state));
@@ -76,7 +78,7 @@ pub(crate) fn ToolCall(
                 <span class="fold-words">
                     <strong>{name}</strong>
                     " "
-                    <code class="tool-glance">{glance}</code>
+                    <code class="tool-glance" dir="ltr">{glance}</code>
                 </span>
                 <span class="tool-ended">{ended}</span>
             </button>
@@ -148,7 +150,10 @@ fn standing(tool: &ToolCell, item: ItemId) -> Standing {
 }
 
 fn glance(arguments: &str) -> String {
-    let one_line: String = arguments.split_whitespace().collect::<Vec<_>>().join(" ");
+    let one_line: String = words::visible(arguments)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     match one_line.char_indices().nth(GLANCE_CHARS) {
         Some((end, _)) => format!("{}…", one_line.get(..end).unwrap_or_default()),
         None => one_line,
