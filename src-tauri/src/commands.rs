@@ -132,6 +132,14 @@ pub(crate) async fn open_link(body: String) -> Answer {
     }))
 }
 
+#[tauri::command]
+pub(crate) async fn health(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, (): ()| async move {
+        engine.health().await
+    })
+    .await
+}
+
 /// The system's dialog; the answer is a path, or nothing when it was closed.
 #[tauri::command]
 pub(crate) async fn pick_folder(window: WebviewWindow) -> Answer {
@@ -140,8 +148,11 @@ pub(crate) async fn pick_folder(window: WebviewWindow) -> Answer {
 
 async fn picked_folder(window: &WebviewWindow) -> Result<Option<String>, ErrorReport> {
     let no_dialog = |words: String| {
-        ErrorReport::new(ErrorCode::Other, format!("no dialog can be opened: {words}"))
-            .with_remedy("type the folder's path instead")
+        ErrorReport::new(
+            ErrorCode::Other,
+            format!("no dialog can be opened: {words}"),
+        )
+        .with_remedy("type the folder's path instead")
     };
     let (tell, opened) = oneshot::channel();
     let parent = window.clone();
@@ -160,13 +171,15 @@ async fn picked_folder(window: &WebviewWindow) -> Result<Option<String>, ErrorRe
         return Ok(None);
     };
     let path = folder.path();
-    path.to_str().map(|path| Some(path.to_owned())).ok_or_else(|| {
-        let field = "folder".to_owned();
-        ErrorReport::new(
-            ErrorCode::Invalid { field },
-            format!("the path {} cannot be written as text", path.display()),
-        )
-    })
+    path.to_str()
+        .map(|path| Some(path.to_owned()))
+        .ok_or_else(|| {
+            let field = "folder".to_owned();
+            ErrorReport::new(
+                ErrorCode::Invalid { field },
+                format!("the path {} cannot be written as text", path.display()),
+            )
+        })
 }
 
 #[tauri::command]

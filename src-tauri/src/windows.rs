@@ -83,6 +83,7 @@ pub(crate) fn run(data_dir: PathBuf, wish: Wish) -> Result<i32, NoWindow> {
             commands::discover,
             commands::open_link,
             commands::pick_folder,
+            commands::health,
             commands::about,
         ])
         .manage(Leaving::default())

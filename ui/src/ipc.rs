@@ -457,6 +457,13 @@ pub(crate) fn reveal(id: &str) {
     }
 }
 
+/// Brings an element into the middle of the view, with what stands around it.
+pub(crate) fn reveal_middle(element: &web_sys::Element) {
+    let options = web_sys::ScrollIntoViewOptions::new();
+    options.set_block(web_sys::ScrollLogicalPosition::Center);
+    element.scroll_into_view_with_scroll_into_view_options(&options);
+}
+
 /// Whether some text of the page is selected.
 pub(crate) fn has_selection() -> bool {
     window()

@@ -163,7 +163,7 @@ pub(crate) fn LimitFields(form: LimitsForm, focused: Option<LimitField>) -> impl
                 // All three are courtesies; the field can be found and clicked.
                 let _ = input.focus();
                 input.select();
-                input.scroll_into_view();
+                ipc::reveal_middle(&input);
             }
         });
         let wrong = Memo::new(move |_| {

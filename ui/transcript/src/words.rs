@@ -315,7 +315,7 @@ pub fn attempt(state: &AttemptState) -> Option<String> {
             failure,
             next: Some(next),
             ..
-        } => Some(format!("{}; asked {} instead", failed(failure), next.model)),
+        } => Some(format!("asked {} instead: {}", next.model, failed(failure))),
         AttemptState::Failed { failure, .. } => Some(failed(failure)),
     }
 }
