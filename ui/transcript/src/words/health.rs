@@ -19,10 +19,10 @@ pub const fn counted(counted: Counted) -> &'static str {
         Counted::FailedWrite => "failed writes to the disk",
         Counted::FailedRead => "failed reads from the disk",
         Counted::Compaction => "conversations summed up",
+        Counted::LowRoom => "times the disk was nearly full",
         Counted::Gap => "windows that had missed something",
         Counted::Reset => "windows told to begin anew",
         Counted::LostAnswer => "answers that did not reach their window",
-        Counted::DeclinedAnswer => "answers that came too late to be used",
         Counted::OpIdConflict => "actions sent twice with different content",
     }
 }
