@@ -192,6 +192,8 @@ pub(crate) fn Approval(
             aria-describedby=what_ref
             data-testid="approval"
             on:keydown=on_keydown
+            // Whoever comes back, or goes on to another answer, does so on purpose.
+            on:focusout=move |_| came_at.set_value(None)
         >
             <p class="ask-title" id=title_id>{title}</p>
             <div id=what_id>
