@@ -193,7 +193,9 @@ pub(crate) fn Approval(
             data-testid="approval"
             on:keydown=on_keydown
             // Whoever comes back, or goes on to another answer, does so on purpose.
-            on:focusout=move |_| came_at.set_value(None)
+            on:focusout=move |_| {
+                came_at.try_set_value(None);
+            }
         >
             <p class="ask-title" id=title_id>{title}</p>
             <div id=what_id>
