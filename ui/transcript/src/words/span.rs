@@ -16,7 +16,8 @@ pub fn span(ms: u64) -> String {
     for (unit, unit_ms) in UNITS_MS {
         let count = left_ms / unit_ms;
         // A minute and a half is "90 s": two units of which one is small read worse than one.
-        let as_seconds = unit == "min" && count < 2 && left_ms % unit_ms != 0 && parts.is_empty();
+        let as_seconds =
+            unit == "min" && count < 2 && !left_ms.is_multiple_of(unit_ms) && parts.is_empty();
         if count > 0 && !as_seconds {
             parts.push(format!("{count} {unit}"));
             left_ms %= unit_ms;
