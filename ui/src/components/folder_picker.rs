@@ -29,7 +29,7 @@ pub(crate) fn FolderPicker() -> impl IntoView {
         None => "No folder: the model sees no files".to_owned(),
     };
     view! {
-        <div class="picker">
+        <div class="picker is-folder">
             <button
                 type="button"
                 class="picker-button folder-chip"
