@@ -12,6 +12,7 @@ use protocol::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tauri::{State, Url, WebviewWindow};
+use tokio::sync::oneshot;
 
 use crate::door::Door;
 
@@ -129,6 +130,56 @@ pub(crate) async fn open_link(body: String) -> Answer {
             .with_remedy("copy its address instead")
         })
     }))
+}
+
+#[tauri::command]
+pub(crate) async fn health(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, (): ()| async move {
+        engine.health().await
+    })
+    .await
+}
+
+/// The system's dialog; the answer is a path, or nothing when it was closed.
+#[tauri::command]
+pub(crate) async fn pick_folder(window: WebviewWindow) -> Answer {
+    told(picked_folder(&window).await)
+}
+
+async fn picked_folder(window: &WebviewWindow) -> Result<Option<String>, ErrorReport> {
+    let no_dialog = |words: String| {
+        ErrorReport::new(
+            ErrorCode::Other,
+            format!("no dialog can be opened: {words}"),
+        )
+        .with_remedy("type the folder's path instead")
+    };
+    let (tell, opened) = oneshot::channel();
+    let parent = window.clone();
+    // Some systems allow a dialog from their main thread alone; it is waited for here.
+    window
+        .run_on_main_thread(move || {
+            let dialog = rfd::AsyncFileDialog::new()
+                .set_title("Folder for tools")
+                .set_parent(&parent);
+            // Whoever asked may be gone: then nobody waits.
+            let _ = tell.send(dialog.pick_folder());
+        })
+        .map_err(|error| no_dialog(error.to_string()))?;
+    let picked = opened.await.map_err(|error| no_dialog(error.to_string()))?;
+    let Some(folder) = picked.await else {
+        return Ok(None);
+    };
+    let path = folder.path();
+    path.to_str()
+        .map(|path| Some(path.to_owned()))
+        .ok_or_else(|| {
+            let field = "folder".to_owned();
+            ErrorReport::new(
+                ErrorCode::Invalid { field },
+                format!("the path {} cannot be written as text", path.display()),
+            )
+        })
 }
 
 #[tauri::command]

@@ -82,6 +82,8 @@ pub(crate) fn run(data_dir: PathBuf, wish: Wish) -> Result<i32, NoWindow> {
             commands::probe,
             commands::discover,
             commands::open_link,
+            commands::pick_folder,
+            commands::health,
             commands::about,
         ])
         .manage(Leaving::default())

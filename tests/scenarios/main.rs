@@ -32,4 +32,6 @@ mod cost;
 mod tidy;
 
 mod real_model;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod window;

@@ -1,5 +1,6 @@
 //! What only the real window can break. The shipped binary, driven from outside; run by `cargo xtask test`.
 
+mod asking;
 mod glass;
 
 use glass::{Desk, ESCAPE, Window};

@@ -2,11 +2,13 @@
 
 use leptos::{ev, prelude::*};
 use protocol::ErrorCode;
+use transcript::words;
 
 use crate::{
     components::{
-        Glyph, Icon,
+        Glyph, Icon, approval,
         chat::Chat,
+        health::SalvageBanner,
         settings::Settings,
         sidebar::{Sidebar, chord, shown_title},
         toast::ToastCorner,
@@ -87,12 +89,19 @@ fn Window() -> impl IntoView {
         (Screen::Chat, Some(pane)) if pane.loaded.get() => shown_title(&pane.title.get()),
         (Screen::Chat, Some(_)) => String::new(),
     });
+    // Of any chat: whoever works in another window sees that this one waits.
+    let asking = Memo::new(move |_| desk.library.is_any_asking());
     Effect::new(move |_| {
         let title = title.get();
-        ipc::set_title(&if title.is_empty() {
+        let name = if title.is_empty() {
             "Holdfast".to_owned()
         } else {
             format!("{title} – Holdfast")
+        };
+        ipc::set_title(&if asking.get() {
+            format!("{} – {name}", sentence(words::WAITING_FOR_YOU))
+        } else {
+            name
         });
     });
     view! {
@@ -104,12 +113,13 @@ fn Window() -> impl IntoView {
                     .map(|overlay| {
                         let class = match overlay {
                             Overlay::Drawer => "veil is-dark",
-                            Overlay::Models | Overlay::SessionMenu(_) => "veil",
+                            Overlay::Models | Overlay::Folder | Overlay::SessionMenu(_) => "veil",
                         };
                         view! { <div class=class on:click=move |_| desk.close_overlay()></div> }
                     })
             }}
             <main class="main">
+                <SalvageBanner />
                 <header class="bar">
                     <button
                         type="button"
@@ -216,6 +226,7 @@ fn on_key(desk: Desk, event: &ev::KeyboardEvent) {
     match event.key().as_str() {
         "n" | "N" if command && !event.shift_key() => desk.open_new(),
         "b" | "B" if command && !event.shift_key() => desk.toggle_sidebar(),
+        "h" | "H" if command && event.shift_key() => desk.open_settings(SettingsPart::Health),
         "," if command => desk.open_settings(SettingsPart::Servers),
         "/" if command => desk.open_settings(SettingsPart::Shortcuts),
         "C" | "c" if command && event.shift_key() => {
@@ -237,6 +248,7 @@ fn on_key(desk: Desk, event: &ev::KeyboardEvent) {
                 None => return,
             }
         }
+        "j" | "J" if command && !event.shift_key() => approval::focus_question(),
         "F1" => desk.open_settings(SettingsPart::Shortcuts),
         "F2" if plain => {
             if let Some(session) = desk.session.get_untracked() {

@@ -6,9 +6,15 @@ pub(crate) mod sidebar;
 pub(crate) mod toast;
 pub(crate) mod welcome;
 
+pub(crate) mod approval;
+mod compacted;
 mod composer;
 mod failure;
+mod fallbacks;
+mod folder_picker;
+pub(crate) mod health;
 mod icons;
+mod limits;
 mod markdown;
 mod message;
 mod model_picker;

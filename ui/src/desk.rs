@@ -11,6 +11,8 @@ use protocol::{
     SessionId, SubmitArgs,
 };
 
+use transcript::words;
+
 use crate::{
     catalog::{Catalog, first_choice},
     drafts::Drafts,
@@ -47,7 +49,19 @@ pub(crate) enum Screen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettingsPart {
     Servers,
+    /// At one of the time limits: the general ones, or a server's own.
+    Limits(LimitField, Option<ProviderId>),
+    Health,
     Shortcuts,
+}
+
+/// One of the time limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimitField {
+    Connect,
+    FirstEvent,
+    Gap,
+    Ceiling,
 }
 
 /// Something that lies above the page; Escape closes it first.
@@ -55,6 +69,8 @@ pub(crate) enum SettingsPart {
 pub(crate) enum Overlay {
     /// The model picker.
     Models,
+    /// The folder's form.
+    Folder,
     /// A session's menu in the list.
     SessionMenu(SessionId),
     /// The sidebar, as a drawer over a narrow window.
@@ -86,6 +102,10 @@ pub(crate) struct Desk {
     pub(crate) pane: RwSignal<Option<Pane>>,
     /// The model chosen for the session not begun yet.
     pub(crate) model_for_new: RwSignal<Option<ModelRef>>,
+    /// The folder chosen for the session not begun yet.
+    pub(crate) folder_for_new: RwSignal<Option<String>>,
+    /// Why a message could not be sent with its folder; said where that is chosen.
+    pub(crate) folder_words: RwSignal<Option<String>>,
     /// Grows when the composer should take the focus.
     pub(crate) attention: RwSignal<u64>,
     /// Grows when something was sent: the view goes to its end.
@@ -94,6 +114,8 @@ pub(crate) struct Desk {
     best_on_offer: RwSignal<Option<ModelRef>>,
     /// What the command line prefers for new sessions.
     preferred: RwSignal<Option<ModelRef>>,
+    /// When a key was last typed into the composer.
+    typed_at: StoredValue<Option<u64>>,
     /// What saves the text of the composer, when the page is about to go.
     leaving: StoredValue<Option<Callback<()>>>,
     root: StoredValue<Owner>,
@@ -119,10 +141,13 @@ impl Desk {
             session: RwSignal::new(None),
             pane: RwSignal::new(None),
             model_for_new: RwSignal::new(None),
+            folder_for_new: RwSignal::new(None),
+            folder_words: RwSignal::new(None),
             attention: RwSignal::new(0),
             sent: RwSignal::new(0),
             best_on_offer: RwSignal::new(None),
             preferred: RwSignal::new(None),
+            typed_at: StoredValue::new(None),
             leaving: StoredValue::new(None),
             root: StoredValue::new(Owner::current().unwrap_or_default()),
             kept: StoredValue::new_local(VecDeque::new()),
@@ -297,6 +322,33 @@ impl Desk {
         copied
     }
 
+    /// Notes that somebody writes.
+    pub(crate) fn note_typing(self) {
+        self.typed_at.set_value(Some(ipc::now_ms()));
+    }
+
+    /// Whether somebody wrote within this time.
+    pub(crate) fn typed_within(self, ms: u64) -> bool {
+        let at = self.typed_at.get_value();
+        at.is_some_and(|at| ipc::now_ms().saturating_sub(at) < ms)
+    }
+
+    /// Copies the whole conversation as Markdown, older turns included.
+    pub(crate) fn export(self, pane: Pane) {
+        ipc::spawn(async move {
+            while pane.more_before.try_get_untracked() == Some(true) {
+                if !pane.load_older(|| {}).await {
+                    self.toasts
+                        .alert("The beginning of this chat cannot be read now; nothing was copied");
+                    return;
+                }
+            }
+            if self.copy_quietly(pane.markdown()).await {
+                self.toasts.say("The chat was copied as Markdown");
+            }
+        });
+    }
+
     /// Puts the focus into the composer.
     pub(crate) fn take_attention(self) {
         self.attention.update(|attention| *attention += 1);
@@ -410,6 +462,28 @@ impl Desk {
         }
     }
 
+    /// The folder whose files the next turn's tools see.
+    pub(crate) fn folder(self) -> Option<String> {
+        match self.pane.get() {
+            Some(pane) => pane.folder.get(),
+            None => self.folder_for_new.get(),
+        }
+    }
+
+    /// Chooses the folder of the open session, or of the one not begun yet.
+    pub(crate) async fn choose_folder(self, folder: Option<String>) -> Result<(), CallError> {
+        match self.session.get_untracked() {
+            Some(session) => self
+                .submit(Op::ChooseFolder { session, folder })
+                .await
+                .map(drop),
+            None => {
+                self.folder_for_new.set(folder);
+                Ok(())
+            }
+        }
+    }
+
     /// Puts a session into the bin, and offers to take it out again.
     pub(crate) fn bin(self, session: SessionId) {
         let title = self
@@ -502,9 +576,12 @@ impl Desk {
     pub(crate) fn tell(self, error: &CallError) {
         match error {
             CallError::Refused(ErrorReport { code, .. }) => match code {
+                ErrorCode::AlreadyResolved { resolution } => {
+                    self.toasts
+                        .say(sentence(&words::already_resolved(*resolution)));
+                }
                 ErrorCode::TurnActive
                 | ErrorCode::StaleHead
-                | ErrorCode::AlreadyResolved { .. }
                 | ErrorCode::NotFound
                 | ErrorCode::Gone
                 | ErrorCode::ShuttingDown

@@ -15,10 +15,10 @@ use std::{
 
 use leptos::prelude::*;
 use protocol::{
-    AttachArgs, AttachReason, Attached, Batch, DetachArgs, HelloArgs, LoadOlderArgs, PROTOCOL,
-    PageId, PollArgs, StreamId,
+    AttachArgs, Attached, Batch, DetachArgs, HelloArgs, LoadOlderArgs, PROTOCOL, PageId, PollArgs,
+    StreamId,
 };
-use transcript::{AnswerError, Follow, Heard, Library, Link, Next, Ticket, Transcript};
+use transcript::{AnswerError, Counters, Follow, Heard, Library, Link, Next, Ticket, Transcript};
 
 use crate::{
     desk::Desk,
@@ -41,6 +41,51 @@ thread_local! {
         page: Cell::new(PageId::from_bits(ipc::random_bits())),
         greeting: Cell::new(false),
     };
+}
+
+/// What the links of this page counted, those that are gone included.
+pub(crate) fn counters() -> Counters {
+    TALLY.with(|tally| {
+        let tally = tally.borrow();
+        let living = tally.living.iter().filter_map(|line| line());
+        living.fold(tally.gone, Counters::plus)
+    })
+}
+
+thread_local! {
+    static TALLY: RefCell<Tally> = RefCell::new(Tally::default());
+}
+
+/// What is counted over all links of this page, for the health page.
+#[derive(Default)]
+struct Tally {
+    gone: Counters,
+    /// One for each link there is; `None` once it is gone.
+    living: Vec<Box<dyn Fn() -> Option<Counters>>>,
+}
+
+/// Counts a link, for as long as it lives and after.
+fn tally<F: Follow + 'static>(line: &Rc<Line<F>>) {
+    let line = Rc::downgrade(line);
+    TALLY.with(|tally| {
+        let mut tally = tally.borrow_mut();
+        tally.living.retain(|line| line().is_some());
+        tally.living.push(Box::new(move || {
+            Some(*line.upgrade()?.link.borrow().counters())
+        }));
+    });
+}
+
+impl<F: Follow> Drop for Line<F> {
+    fn drop(&mut self) {
+        let counted = *self.link.borrow().counters();
+        // A page that goes away altogether has no tally any more.
+        let _ = TALLY.try_with(|tally| {
+            if let Ok(mut tally) = tally.try_borrow_mut() {
+                tally.gone = tally.gone.plus(counted);
+            }
+        });
+    }
 }
 
 struct Door {
@@ -210,6 +255,7 @@ fn follow<F>(line: &Rc<Line<F>>, draw: Draw<F>) -> Follower
 where
     F: Follow + 'static,
 {
+    tally(line);
     ipc::spawn(run(Rc::clone(line), draw));
     let watched = Rc::downgrade(line);
     ipc::on_page_event(move |_| {
@@ -271,6 +317,7 @@ async fn run<F: Follow>(line: Rc<Line<F>>, draw: Draw<F>) {
                 ticket,
                 stream,
                 cursor,
+                why,
                 limit_ms: _,
             } => {
                 page_of_attach = page();
@@ -278,7 +325,7 @@ async fn run<F: Follow>(line: Rc<Line<F>>, draw: Draw<F>) {
                     page: page_of_attach,
                     stream,
                     cursor,
-                    why: AttachReason::Open,
+                    why,
                 };
                 asked = Some(Box::pin(async move {
                     Answer::Attached(ticket, Box::new(ipc::attach(&args).await))

@@ -15,9 +15,9 @@ use std::{
 };
 
 use protocol::{
-    About, AttachArgs, Attached, Batch, DetachArgs, DraftArgs, ErrorReport, HelloArgs,
-    LoadOlderArgs, ModelsArgs, OpenLinkArgs, PollArgs, ProbeArgs, ProbeReport, Receipt, SubmitArgs,
-    Timestamp, TranscriptPage, Welcome,
+    About, AttachArgs, Attached, Batch, DetachArgs, DraftArgs, ErrorReport, HealthReport,
+    HelloArgs, LoadOlderArgs, ModelsArgs, OpenLinkArgs, PollArgs, ProbeArgs, ProbeReport, Receipt,
+    SubmitArgs, Timestamp, TranscriptPage, Welcome,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
@@ -81,6 +81,13 @@ pub(crate) async fn discover() -> Result<Vec<ProbeReport>, CallError> {
 }
 pub(crate) async fn open_link(args: &OpenLinkArgs) -> Result<(), CallError> {
     call("open_link", args).await
+}
+/// The system's dialog; `None` when it was closed.
+pub(crate) async fn pick_folder() -> Result<Option<String>, CallError> {
+    call("pick_folder", &()).await
+}
+pub(crate) async fn health() -> Result<HealthReport, CallError> {
+    call("health", &()).await
 }
 pub(crate) async fn about() -> Result<About, CallError> {
     call("about", &()).await
@@ -406,16 +413,36 @@ pub(crate) fn fit_field(area: &web_sys::HtmlTextAreaElement) {
     };
 }
 
-/// Gives the focus to the first element that matches.
-pub(crate) fn focus(selector: &str) {
+/// Gives the focus to the first element that matches; says whether there is one.
+pub(crate) fn focus(selector: &str) -> bool {
     let element = window()
         .and_then(|w| w.document())
         .and_then(|d| d.query_selector(selector).ok().flatten())
         .and_then(|e| e.dyn_into::<web_sys::HtmlElement>().ok());
-    if let Some(element) = element {
-        // Focus is a courtesy: an element that cannot take it leaves it where it is.
-        let _ = element.focus();
-    }
+    // Focus is a courtesy: an element that cannot take it leaves it where it is.
+    element.is_some_and(|element| element.focus().is_ok())
+}
+
+/// Whether somebody has text under the cursor: a field with the focus that is not empty.
+pub(crate) fn is_text_focused() -> bool {
+    let focused = window()
+        .and_then(|w| w.document())
+        .and_then(|d| d.active_element());
+    focused.is_some_and(|element| {
+        if let Some(area) = element.dyn_ref::<web_sys::HtmlTextAreaElement>() {
+            return area.text_length() > 0;
+        }
+        // Any other field is small, and somebody went there on purpose.
+        element.tag_name() == "INPUT" || element.tag_name() == "SELECT"
+    })
+}
+
+/// Whether nothing has the focus, as after its element went away.
+pub(crate) fn is_focus_lost() -> bool {
+    let focused = window()
+        .and_then(|w| w.document())
+        .and_then(|d| d.active_element());
+    focused.is_none_or(|element| element.tag_name() == "BODY")
 }
 
 /// Brings the element with this id into view within its own list.
@@ -428,6 +455,13 @@ pub(crate) fn reveal(id: &str) {
         options.set_block(web_sys::ScrollLogicalPosition::Nearest);
         element.scroll_into_view_with_scroll_into_view_options(&options);
     }
+}
+
+/// Brings an element into the middle of the view, with what stands around it.
+pub(crate) fn reveal_middle(element: &web_sys::Element) {
+    let options = web_sys::ScrollIntoViewOptions::new();
+    options.set_block(web_sys::ScrollLogicalPosition::Center);
+    element.scroll_into_view_with_scroll_into_view_options(&options);
 }
 
 /// Whether some text of the page is selected.

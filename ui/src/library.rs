@@ -5,7 +5,10 @@
 use std::collections::HashMap;
 
 use leptos::prelude::*;
-use protocol::{ModelRef, Place, Provider, SessionId, SessionSummary, Timestamp};
+use protocol::{
+    ModelRef, Place, Provider, Salvage, SessionId, SessionState, SessionSummary, TimeLimits,
+    Timestamp,
+};
 
 use crate::{calendar, ipc};
 
@@ -58,6 +61,12 @@ pub(crate) struct Library {
     pub(crate) providers: RwSignal<Vec<Provider>>,
     /// What a new session begins with.
     pub(crate) last_model: RwSignal<Option<ModelRef>>,
+    /// How long turns wait for what, where the user chose.
+    pub(crate) limits: RwSignal<Option<TimeLimits>>,
+    /// The models asked when a turn's own fails, in this order.
+    pub(crate) fallbacks: RwSignal<Vec<ModelRef>>,
+    /// What was saved of damaged logs, oldest first.
+    pub(crate) salvages: RwSignal<Vec<Salvage>>,
     rows: StoredValue<HashMap<SessionId, ArcSummary>>,
 }
 
@@ -68,6 +77,9 @@ impl Library {
             shelves: RwSignal::new(Vec::new()),
             providers: RwSignal::new(Vec::new()),
             last_model: RwSignal::new(None),
+            limits: RwSignal::new(None),
+            fallbacks: RwSignal::new(Vec::new()),
+            salvages: RwSignal::new(Vec::new()),
             rows: StoredValue::new(HashMap::new()),
         }
     }
@@ -94,6 +106,9 @@ impl Library {
         set_if_new(self.shelves, shelves(listed, ipc::wall()));
         set_if_new(self.providers, library.providers().to_vec());
         set_if_new(self.last_model, library.last_model().cloned());
+        set_if_new(self.limits, library.limits());
+        set_if_new(self.fallbacks, library.fallbacks().to_vec());
+        set_if_new(self.salvages, library.salvages().to_vec());
         set_if_new(self.loaded, true);
     }
 
@@ -101,6 +116,20 @@ impl Library {
     pub(crate) fn row(self, session: SessionId) -> Option<SessionRow> {
         let summary = self.rows.with_value(|rows| rows.get(&session).copied())?;
         Some(SessionRow { session, summary })
+    }
+
+    /// Whether a session on the shelf waits for the user's word.
+    pub(crate) fn is_any_asking(self) -> bool {
+        let listed: Vec<SessionId> = self.shelves.with(|shelves| {
+            let listed = shelves.iter().flat_map(|shelf| &shelf.sessions);
+            listed.copied().collect()
+        });
+        // All of them are looked at, so that each can change the answer.
+        let asking = listed.iter().filter_map(|session| self.row(*session));
+        asking.fold(false, |any, row| {
+            let state = row.summary.with(|summary| summary.state);
+            any | matches!(state, SessionState::Asking { .. })
+        })
     }
 
     /// The `nth` session of the list, from 1.

@@ -8,8 +8,9 @@ use std::{collections::HashMap, rc::Rc};
 
 use leptos::prelude::*;
 use protocol::{
-    AttemptView, ItemBody, ItemId, ItemView, ModelRef, Origin, Part, Phase, Seq, SessionId, Status,
-    Timestamp, ToolState, TurnId, TurnOutcome, TurnView,
+    ApprovalView, AttemptView, Effect, ItemBody, ItemId, ItemView, MessagePurpose, ModelRef,
+    Origin, Part, Phase, Seq, SessionId, Status, Timestamp, ToolState, TurnId, TurnOutcome,
+    TurnView,
 };
 use transcript::{
     Change, Heard, Link, LinkState, Transcript, Trouble,
@@ -34,6 +35,14 @@ pub(crate) struct TurnHead {
     pub(crate) offers: Vec<Offer>,
 }
 
+impl TurnHead {
+    /// The model that was asked last: after a failover not the one it began with.
+    pub(crate) fn model(&self) -> &str {
+        let last = self.attempts.last().map(|attempt| &attempt.model);
+        &last.unwrap_or(&self.model).model
+    }
+}
+
 /// A turn on the screen.
 #[derive(Clone, Copy)]
 pub(crate) struct TurnCell {
@@ -49,6 +58,40 @@ impl TurnCell {
             items
                 .iter()
                 .any(|item| matches!(item.body, CellBody::Answer(_)))
+        })
+    }
+
+    /// How many of its calls share this question.
+    pub(crate) fn calls_of(self, question: ItemId) -> usize {
+        self.items.with(|items| {
+            let asks = |item: &&ItemCell| item.asks(|asked| asked.item == question);
+            items.iter().filter(asks).count()
+        })
+    }
+
+    /// The first question that nobody has answered.
+    fn open_question(self) -> Option<ItemId> {
+        self.items.with(|items| {
+            let open = |item: &&ItemCell| item.asks(|asked| asked.resolution.is_none());
+            items.iter().find(open).map(|item| item.item)
+        })
+    }
+
+    /// Whether a tool of it may have had an effect that nobody knows of.
+    pub(crate) fn may_have_had_effect(self) -> bool {
+        self.items.with(|items| {
+            items.iter().any(|item| match item.body {
+                CellBody::Tool(tool) => tool.with(|tool| match &tool.state {
+                    ToolState::Finished { effect, .. } => *effect == Effect::Unknown,
+                    ToolState::Requested | ToolState::Running { .. } => false,
+                }),
+                CellBody::User(_)
+                | CellBody::Continued
+                | CellBody::Answer(_)
+                | CellBody::Reasoning(_)
+                | CellBody::Compacted(_)
+                | CellBody::Unsupported(_) => false,
+            })
         })
     }
 
@@ -74,6 +117,19 @@ pub(crate) struct ItemCell {
 }
 
 impl ItemCell {
+    /// Whether it is a call with such a question.
+    fn asks(&self, such: impl Fn(&ApprovalView) -> bool) -> bool {
+        match self.body {
+            CellBody::Tool(tool) => tool.with(|tool| tool.approval.as_ref().is_some_and(&such)),
+            CellBody::User(_)
+            | CellBody::Continued
+            | CellBody::Answer(_)
+            | CellBody::Reasoning(_)
+            | CellBody::Compacted(_)
+            | CellBody::Unsupported(_) => false,
+        }
+    }
+
     /// What tells cells apart.
     pub(crate) const fn key(&self) -> (ItemId, u64) {
         (self.item, self.swap)
@@ -83,15 +139,17 @@ impl ItemCell {
 /// What an item shows.
 #[derive(Clone, Copy)]
 pub(crate) enum CellBody {
-    /// Never changes.
+    /// What the user said. Never changes.
     User(StoredValue<String>),
+    /// The user pressed Continue: nobody's words.
+    Continued,
     /// What the model says.
     Answer(Prose),
     /// What it thinks.
     Reasoning(ReasoningCell),
     Tool(RwSignal<ToolCell>),
     /// What the model is told in place of earlier turns. Never changes.
-    Compacted(StoredValue<String>),
+    Compacted(StoredValue<CompactedCell>),
     /// Something this version cannot show, by its kind.
     Unsupported(StoredValue<String>),
 }
@@ -105,12 +163,22 @@ pub(crate) struct ReasoningCell {
     pub(crate) ended_at: RwSignal<Option<Timestamp>>,
 }
 
+/// What the model is told in place of earlier turns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CompactedCell {
+    pub(crate) summary: String,
+    /// How many results were left out.
+    pub(crate) set_aside: usize,
+}
+
 /// A tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ToolCell {
     pub(crate) name: String,
     pub(crate) arguments: String,
     pub(crate) state: ToolState,
+    /// The question it waits for, or waited for.
+    pub(crate) approval: Option<ApprovalView>,
 }
 
 /// What is shown of one session.
@@ -122,6 +190,8 @@ pub(crate) struct Pane {
     pub(crate) title: RwSignal<String>,
     pub(crate) origin: RwSignal<Origin>,
     pub(crate) model: RwSignal<Option<ModelRef>>,
+    /// Where its tools see files.
+    pub(crate) folder: RwSignal<Option<String>>,
     pub(crate) turns: RwSignal<Vec<TurnCell>>,
     pub(crate) more_before: RwSignal<bool>,
     /// The turn that runs, by its events.
@@ -144,6 +214,7 @@ impl Pane {
             title: RwSignal::new(String::new()),
             origin: RwSignal::new(Origin::Conversation),
             model: RwSignal::new(None),
+            folder: RwSignal::new(None),
             turns: RwSignal::new(Vec::new()),
             more_before: RwSignal::new(false),
             running: RwSignal::new(None),
@@ -161,6 +232,12 @@ impl Pane {
     /// Whether a structural action may be asked for.
     pub(crate) fn is_live(self) -> bool {
         self.link_state.get() == LinkState::Live
+    }
+
+    /// The question that the running turn waits with, by its events.
+    pub(crate) fn question(self) -> Option<ItemId> {
+        let turn = self.running.get()?;
+        self.cell(turn)?.open_question()
     }
 
     /// Whether Stop was asked for and not answered yet.
@@ -201,6 +278,14 @@ impl Pane {
             answers.collect::<Vec<_>>().join("\n\n")
         });
         parts.unwrap_or_default()
+    }
+
+    /// Everything that is loaded, as Markdown.
+    pub(crate) fn markdown(self) -> String {
+        let text = self.with_transcript(|transcript| {
+            words::as_markdown(transcript.title(), transcript.turns())
+        });
+        text.unwrap_or_default()
     }
 
     /// How a turn ended, to be spoken.
@@ -331,6 +416,7 @@ impl Pane {
         set_if_new(self.title, transcript.title().to_owned());
         set_if_new(self.origin, transcript.origin());
         set_if_new(self.model, transcript.model().cloned());
+        set_if_new(self.folder, transcript.folder().map(str::to_owned));
     }
 
     fn show_order(self, transcript: &Transcript) {
@@ -423,14 +509,15 @@ impl CellBody {
     /// Whether both are the very same signals.
     fn is(self, other: Self) -> bool {
         match (self, other) {
-            (Self::User(a), Self::User(b))
-            | (Self::Compacted(a), Self::Compacted(b))
-            | (Self::Unsupported(a), Self::Unsupported(b)) => a == b,
+            (Self::User(a), Self::User(b)) | (Self::Unsupported(a), Self::Unsupported(b)) => a == b,
+            (Self::Continued, Self::Continued) => true,
+            (Self::Compacted(a), Self::Compacted(b)) => a == b,
             (Self::Answer(a), Self::Answer(b)) => a == b,
             (Self::Reasoning(a), Self::Reasoning(b)) => a.text == b.text,
             (Self::Tool(a), Self::Tool(b)) => a == b,
             (
                 Self::User(_)
+                | Self::Continued
                 | Self::Compacted(_)
                 | Self::Unsupported(_)
                 | Self::Answer(_)
@@ -444,7 +531,10 @@ impl CellBody {
 
 fn new_item(view: &ItemView, swap: u64) -> ItemCell {
     let body = match &view.body {
-        ItemBody::UserMessage { text, .. } => CellBody::User(StoredValue::new(text.clone())),
+        ItemBody::UserMessage { text, purpose, .. } => match purpose {
+            MessagePurpose::Said => CellBody::User(StoredValue::new(text.clone())),
+            MessagePurpose::Continue { .. } => CellBody::Continued,
+        },
         ItemBody::Text {
             part: Part::Answer,
             text,
@@ -467,15 +557,17 @@ fn new_item(view: &ItemView, swap: u64) -> ItemCell {
             name,
             arguments,
             state,
+            approval,
             ..
         } => CellBody::Tool(RwSignal::new(ToolCell {
             name: name.clone(),
             arguments: arguments.clone(),
             state: state.clone(),
+            approval: approval.clone(),
         })),
-        ItemBody::Compacted { summary, .. } => {
-            CellBody::Compacted(StoredValue::new(summary.clone()))
-        }
+        ItemBody::Compacted {
+            summary, set_aside, ..
+        } => CellBody::Compacted(StoredValue::new(compacted(summary, set_aside.len()))),
         ItemBody::Unsupported {
             original_kind: kind,
         } => CellBody::Unsupported(StoredValue::new(kind.clone())),
@@ -490,9 +582,21 @@ fn new_item(view: &ItemView, swap: u64) -> ItemCell {
 /// Brings a cell up to date; `false` if it is a cell of another kind of item.
 fn show_item(cell: ItemCell, view: &ItemView, since: Since) -> bool {
     match (cell.body, &view.body) {
-        (CellBody::User(shown), ItemBody::UserMessage { text, .. }) => {
-            shown.with_value(|shown| shown == text)
-        }
+        (
+            CellBody::User(shown),
+            ItemBody::UserMessage {
+                text,
+                purpose: MessagePurpose::Said,
+                ..
+            },
+        ) => shown.with_value(|shown| shown == text),
+        (
+            CellBody::Continued,
+            ItemBody::UserMessage {
+                purpose: MessagePurpose::Continue { .. },
+                ..
+            },
+        ) => true,
         (
             CellBody::Answer(prose),
             ItemBody::Text {
@@ -519,6 +623,7 @@ fn show_item(cell: ItemCell, view: &ItemView, since: Since) -> bool {
                 name,
                 arguments,
                 state,
+                approval,
                 ..
             },
         ) => {
@@ -526,13 +631,17 @@ fn show_item(cell: ItemCell, view: &ItemView, since: Since) -> bool {
                 name: name.clone(),
                 arguments: arguments.clone(),
                 state: state.clone(),
+                approval: approval.clone(),
             };
             set_if_new(shown, tool);
             true
         }
-        (CellBody::Compacted(shown), ItemBody::Compacted { summary, .. }) => {
-            shown.with_value(|shown| shown == summary)
-        }
+        (
+            CellBody::Compacted(shown),
+            ItemBody::Compacted {
+                summary, set_aside, ..
+            },
+        ) => shown.with_value(|shown| *shown == compacted(summary, set_aside.len())),
         (
             CellBody::Unsupported(shown),
             ItemBody::Unsupported {
@@ -541,6 +650,7 @@ fn show_item(cell: ItemCell, view: &ItemView, since: Since) -> bool {
         ) => shown.with_value(|shown| shown == kind),
         (
             CellBody::User(_)
+            | CellBody::Continued
             | CellBody::Answer(_)
             | CellBody::Reasoning(_)
             | CellBody::Tool(_)
@@ -552,6 +662,13 @@ fn show_item(cell: ItemCell, view: &ItemView, since: Since) -> bool {
             | ItemBody::Compacted { .. }
             | ItemBody::Unsupported { .. },
         ) => false,
+    }
+}
+
+fn compacted(summary: &str, set_aside: usize) -> CompactedCell {
+    CompactedCell {
+        summary: summary.to_owned(),
+        set_aside,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::tool;
 /// Packages that need neither WebKit nor a display.
 const NATIVE: [&str; 5] = ["protocol", "engine", "transcript", "tests", "xtask"];
 
-/// Tauri's WebDriver and Xvfb go together on Linux only.
+/// Tauri's WebDriver and Xvfb go together on Linux only; so do the tests that type at a terminal.
 const DRIVES_WINDOWS: bool = cfg!(target_os = "linux");
 
 pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
@@ -62,6 +62,7 @@ pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
             steps.step("the app", || run::build_app(Profile::Debug))?;
         }
         if DRIVES_WINDOWS {
+            steps.step("tests at the terminal", || terminal_tests(project))?;
             steps.step("tests in the real window", || window_tests(project))?;
         }
     }
@@ -78,9 +79,11 @@ pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
     }
     steps.summary();
     if !full {
-        println!("   skipped by --fast: the page, the app, and the tests in the real window");
+        println!(
+            "   skipped by --fast: the page, the app, and the tests at the terminal and in the real window"
+        );
     } else if !DRIVES_WINDOWS {
-        println!("   skipped: the tests in the real window, which need Linux");
+        println!("   skipped: the tests at the terminal and in the real window, which need Linux");
     }
     Ok(())
 }
@@ -108,6 +111,15 @@ fn clippy(names: &[&str], more: &[&str]) -> Result<()> {
         .args(more);
     command.args(["--", "-D", "warnings"]);
     tool::run(&mut command, "mend what clippy names above")
+}
+
+fn terminal_tests(project: &Project) -> Result<()> {
+    let mut command = ignored_tests("terminal::");
+    command.env("HOLDFAST_APP", project.built_app(Profile::Debug)?);
+    tool::run(
+        &mut command,
+        "read which test failed above; `holdfast --help` says what the terminal knows",
+    )
 }
 
 fn window_tests(project: &Project) -> Result<()> {

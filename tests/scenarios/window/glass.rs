@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(super) const ENTER: &str = "\u{E007}";
+const CONTROL: &str = "\u{E009}";
+/// Lets go of every key that is held.
+const RELEASED: &str = "\u{E000}";
 pub(super) const ESCAPE: &str = "\u{E00C}";
 
 /// The driver and a data folder; windows are opened and closed on it.
@@ -241,6 +244,18 @@ impl Window {
             .send_keys(text)
             .await
             .expect("the composer takes text");
+    }
+
+    /// Types into whatever has the focus.
+    pub(super) async fn press(&self, keys: &str) {
+        let focused = self.client.active_element().await;
+        let focused = focused.expect("something has the focus");
+        focused.send_keys(keys).await.expect("it takes keys");
+    }
+
+    /// A shortcut: Control and a key, wherever the focus is.
+    pub(super) async fn chord(&self, key: &str) {
+        self.press(&format!("{CONTROL}{key}{RELEASED}")).await;
     }
 
     /// Sends a message with Enter.

@@ -11,10 +11,13 @@ use protocol::{ErrorCode, ModelRef, Op, OpId, SessionId};
 
 use crate::{
     components::{
+        folder_picker::{FolderPicker, about_folder},
         icons::{Glyph, Icon},
         model_picker::ModelPicker,
+        settings::refusal_words,
+        sidebar::chord,
     },
-    desk::{Desk, use_desk},
+    desk::{Desk, Overlay, use_desk},
     drafts::Whose,
     ipc::{self, CallError},
     pane::Pane,
@@ -35,7 +38,7 @@ struct Sending {
 }
 
 impl Sending {
-    fn of(whose: Whose, text: String, model: &ModelRef) -> Self {
+    fn of(whose: Whose, text: String, model: &ModelRef, folder: Option<String>) -> Self {
         let session = whose.unwrap_or_else(|| SessionId::from_bits(ipc::random_bits()));
         let op = match whose {
             Some(session) => Op::SendMessage {
@@ -46,7 +49,7 @@ impl Sending {
                 session,
                 model: model.clone(),
                 text: text.clone(),
-                folder: None,
+                folder,
             },
         };
         Self {
@@ -57,10 +60,10 @@ impl Sending {
         }
     }
 
-    /// Whether both say the same to the same model; of a session not begun yet, the id says nothing.
+    /// Whether both say the same to the same model with the same folder; of a session not begun yet, the id says nothing.
     fn is(&self, other: &Self) -> bool {
-        let model = |op: &Op| match op {
-            Op::StartSession { model, .. } => Some(model.clone()),
+        let begun = |op: &Op| match op {
+            Op::StartSession { model, folder, .. } => Some((model.clone(), folder.clone())),
             Op::SendMessage { .. }
             | Op::CancelTurn { .. }
             | Op::RetryTurn { .. }
@@ -79,7 +82,7 @@ impl Sending {
             | Op::RemoveProvider { .. }
             | Op::AddSample { .. } => None,
         };
-        self.text == other.text && model(&self.op) == model(&other.op)
+        self.text == other.text && begun(&self.op) == begun(&other.op)
     }
 }
 
@@ -91,6 +94,7 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
     let empty = RwSignal::new(true);
     let hint = RwSignal::new(None::<&'static str>);
     let busy = RwSignal::new(false);
+    let focused = RwSignal::new(false);
     let unsettled = StoredValue::new(None::<Sending>);
     let composed_at = Rc::new(Cell::new(None::<u64>));
 
@@ -99,6 +103,10 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
             .get()
             .filter(|pane| Some(pane.session) == whose)
             .and_then(|pane| pane.running.get())
+    });
+    let asking = Memo::new(move |_| {
+        let pane = desk.pane.get().filter(|pane| Some(pane.session) == whose);
+        pane.and_then(Pane::question).is_some()
     });
     let stopping = Memo::new(move |_| desk.pane.get().is_some_and(Pane::is_stopping));
     // A hint about a running answer is over when the answer is.
@@ -163,6 +171,9 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
         if busy.get_untracked() {
             return;
         }
+        if asking.get_untracked() {
+            return;
+        }
         if running.get_untracked().is_some() {
             hint.set(Some(STILL_ANSWERING));
             return;
@@ -187,7 +198,8 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                 desk.open_models();
                 return;
             };
-            let sending = Sending::of(whose, text, &model);
+            let folder = desk.folder_for_new.get_untracked();
+            let sending = Sending::of(whose, text, &model, folder);
             let sending = unsettled
                 .try_get_value()
                 .flatten()
@@ -209,6 +221,11 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                         unsettled.try_set_value(None);
                         if report.code == ErrorCode::TurnActive {
                             hint.try_set(Some(STILL_ANSWERING));
+                            return;
+                        }
+                        if about_folder(&error) {
+                            desk.folder_words.set(Some(refusal_words(&error)));
+                            desk.overlay.set(Some(Overlay::Folder));
                             return;
                         }
                     }
@@ -266,18 +283,28 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                     placeholder="Write a message"
                     autocomplete="off"
                     on:input=move |_| {
+                        desk.note_typing();
                         changed();
                         desk.drafts.touch(whose, text_now);
                     }
                     on:keydown=on_keydown
                     on:keyup=on_keyup
                     on:compositionend=on_compositionend
-                    on:blur=move |_| save_now()
+                    on:focus=move |_| focused.set(true)
+                    on:blur=move |_| {
+                        focused.set(false);
+                        save_now();
+                    }
                 />
                 <div class="composer-row">
                     <ModelPicker />
+                    <FolderPicker />
                     <span class="composer-hint hint" id="composer-hint" role="status">
-                        {move || hint.get()}
+                        {move || {
+                            // Not while the question itself has the focus: it says the same, better.
+                            let asked = (asking.get() && focused.get()).then(question_hint);
+                            hint.get().map(str::to_owned).or(asked)
+                        }}
                     </span>
                     {move || match running.get() {
                         Some(_) => {
@@ -319,6 +346,11 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
     .into_any()
 }
 
+/// Said to whoever writes while the model waits for a word.
+fn question_hint() -> String {
+    format!("Waiting for your answer above – {} goes there", chord("J"))
+}
+
 /// Takes the text that was sent out of the composer; what was typed behind it meanwhile stays.
 fn clear(
     desk: Desk,
@@ -338,6 +370,7 @@ fn clear(
         }
         None => {
             fill("");
+            desk.folder_for_new.set(None);
             desk.drafts.put(None, String::new());
             desk.drafts.put(Some(sending.session), rest.to_owned());
             // Who went elsewhere meanwhile stays there; the new chat is in the list.

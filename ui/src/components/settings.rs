@@ -1,15 +1,18 @@
 //! The settings: model servers, where everything is kept, and the shortcuts.
 
 use leptos::{ev, html, prelude::*};
-use protocol::{About, Dialect, Op, ProbeArgs, ProbeReport, Provider, Think};
+use protocol::{About, Dialect, Op, ProbeArgs, ProbeReport, Provider, Think, TimeLimits};
 
 use crate::{
     components::{
         failure::FailureWords,
+        fallbacks::Fallbacks,
+        health::Health,
         icons::{Glyph, Icon},
+        limits::{GeneralLimits, LimitFields, LimitsForm},
         sidebar::chord,
     },
-    desk::{SettingsPart, name_of_address, new_provider, sentence, use_desk},
+    desk::{LimitField, SettingsPart, name_of_address, new_provider, sentence, use_desk},
     ipc::{self, CallError},
 };
 
@@ -31,10 +34,28 @@ pub(crate) fn Settings(part: SettingsPart) -> impl IntoView {
     let desk = use_desk();
     let editing = RwSignal::new(None::<protocol::ProviderId>);
     let shortcuts = NodeRef::<html::Section>::new();
-    shortcuts.on_load(move |section| match part {
-        SettingsPart::Servers => {}
-        SettingsPart::Shortcuts => section.scroll_into_view(),
-    });
+    let health = NodeRef::<html::Section>::new();
+    let wanted = match part {
+        SettingsPart::Shortcuts => Some(shortcuts),
+        SettingsPart::Health => Some(health),
+        // These are at the top, or take the focus themselves.
+        SettingsPart::Servers | SettingsPart::Limits(..) => None,
+    };
+    if let Some(wanted) = wanted {
+        wanted.on_load(|section| {
+            section.scroll_into_view();
+            // Focus is a courtesy; whoever reads by ear begins here.
+            let _ = section.focus();
+        });
+    }
+    let (general, own) = match part {
+        SettingsPart::Limits(field, None) => (Some(field), None),
+        SettingsPart::Limits(field, Some(server)) => {
+            editing.set(Some(server));
+            (None, Some(field))
+        }
+        SettingsPart::Servers | SettingsPart::Health | SettingsPart::Shortcuts => (None, None),
+    };
     let providers = desk.library.providers;
     view! {
         <div class="settings" data-testid="settings-page">
@@ -52,15 +73,42 @@ pub(crate) fn Settings(part: SettingsPart) -> impl IntoView {
                             key=row_key
                             let:provider
                         >
-                            <ServerEntry provider editing />
+                            <ServerEntry provider editing focused=own />
                         </For>
                     </ul>
                     <AddServer />
                 </section>
 
+                <section class="settings-part" aria-labelledby="fallbacks-heading">
+                    <h2 class="settings-heading" id="fallbacks-heading">"If a model fails"</h2>
+                    <p class="hint">
+                        "When the model of a chat fails before it said anything, these are asked instead, in this order."
+                    </p>
+                    <Fallbacks />
+                </section>
+
+                <section class="settings-part" aria-labelledby="limits-heading">
+                    <h2 class="settings-heading" id="limits-heading">"Time limits"</h2>
+                    <p class="hint">
+                        "How long to wait before a turn counts as failed. A server can have limits of its own: edit it above."
+                    </p>
+                    <GeneralLimits focused=general />
+                </section>
+
+                <section
+                    class="settings-part"
+                    aria-labelledby="health-heading"
+                    tabindex="-1"
+                    node_ref=health
+                >
+                    <h2 class="settings-heading" id="health-heading">"Health"</h2>
+                    <Health />
+                </section>
+
                 <section
                     class="settings-part"
                     aria-labelledby="shortcuts-heading"
+                    tabindex="-1"
                     node_ref=shortcuts
                 >
                     <h2 class="settings-heading" id="shortcuts-heading">"Keyboard"</h2>
@@ -86,6 +134,7 @@ fn row_key(provider: &Provider) -> String {
 fn ServerEntry(
     provider: Provider,
     editing: RwSignal<Option<protocol::ProviderId>>,
+    focused: Option<LimitField>,
 ) -> impl IntoView {
     let desk = use_desk();
     let id = provider.id;
@@ -146,6 +195,7 @@ fn ServerEntry(
                         view! {
                             <EditServer
                                 provider=shown.clone()
+                                focused
                                 done=Callback::new(move |()| editing.set(None))
                             />
                         }
@@ -157,7 +207,11 @@ fn ServerEntry(
 }
 
 #[component]
-fn EditServer(provider: Provider, done: Callback<()>) -> impl IntoView {
+fn EditServer(
+    provider: Provider,
+    focused: Option<LimitField>,
+    done: Callback<()>,
+) -> impl IntoView {
     let desk = use_desk();
     let form = ServerForm::of(&provider);
     let words = RwSignal::new(None::<String>);
@@ -170,7 +224,9 @@ fn EditServer(provider: Provider, done: Callback<()>) -> impl IntoView {
             match desk.submit(Op::ChangeProvider { provider: changed }).await {
                 Ok(_) => done.run(()),
                 Err(error) => {
-                    words.try_set(Some(refusal_words(&error)));
+                    if !form.limits.take_refusal(&error) {
+                        words.try_set(Some(refusal_words(&error)));
+                    }
                 }
             }
         });
@@ -193,7 +249,7 @@ fn EditServer(provider: Provider, done: Callback<()>) -> impl IntoView {
                     />
                 </label>
             </div>
-            <FormDetails form />
+            <FormDetails form focused />
             {move || words.get().map(|words| view! { <p class="alert" role="alert">{words}</p> })}
             <div class="form-actions">
                 <button type="submit" class="button button-primary">"Save"</button>
@@ -315,7 +371,7 @@ fn AddServer() -> impl IntoView {
                                     <span class="label">"Name"</span>
                                     <input class="field" type="text" bind:value=form.name required />
                                 </label>
-                                <FormDetails form />
+                                <FormDetails form focused=None />
                                 {move || {
                                     words
                                         .get()
@@ -379,6 +435,9 @@ struct ServerForm {
     num_ctx: RwSignal<String>,
     keep_alive: RwSignal<String>,
     think: RwSignal<Think>,
+    /// Whether it has limits of its own, and these.
+    has_limits: RwSignal<bool>,
+    limits: LimitsForm,
 }
 
 impl ServerForm {
@@ -390,6 +449,8 @@ impl ServerForm {
             num_ctx: RwSignal::new(String::new()),
             keep_alive: RwSignal::new(String::new()),
             think: RwSignal::new(Think::ServerDefault),
+            has_limits: RwSignal::new(false),
+            limits: LimitsForm::of(TimeLimits::default()),
         }
     }
 
@@ -403,6 +464,10 @@ impl ServerForm {
         form.keep_alive
             .set(provider.keep_alive.clone().unwrap_or_default());
         form.think.set(provider.think);
+        form.has_limits.set(provider.limits.is_some());
+        if let Some(limits) = provider.limits {
+            form.limits.show(limits);
+        }
         form
     }
 
@@ -411,6 +476,7 @@ impl ServerForm {
             text.try_set(String::new());
         }
         self.think.try_set(Think::ServerDefault);
+        self.has_limits.try_set(false);
     }
 
     /// The server as typed, or words about the field that cannot be used.
@@ -427,6 +493,11 @@ impl ServerForm {
                 }
             },
         };
+        let limits = if self.has_limits.get_untracked() {
+            Some(self.limits.filled()?)
+        } else {
+            None
+        };
         words.set(None);
         let base_url = text(self.base_url).trim_end_matches('/').to_owned();
         let name = match text(self.name) {
@@ -441,16 +512,16 @@ impl ServerForm {
             num_ctx,
             keep_alive: Some(text(self.keep_alive)).filter(|typed| !typed.is_empty()),
             think: self.think.get_untracked(),
-            limits: None,
+            limits,
         })
     }
 }
 
 #[component]
-fn FormDetails(form: ServerForm) -> impl IntoView {
+fn FormDetails(form: ServerForm, focused: Option<LimitField>) -> impl IntoView {
     let is_ollama = move || form.dialect.get() == Dialect::Ollama;
     view! {
-        <details class="form-details">
+        <details class="form-details" open=focused.is_some()>
             <summary>"Advanced"</summary>
             <div class="form-grid">
                 <label class="form-field">
@@ -524,6 +595,13 @@ fn FormDetails(form: ServerForm) -> impl IntoView {
                     </label>
                 </Show>
             </div>
+            <label class="form-check">
+                <input type="checkbox" data-testid="own-limits" bind:checked=form.has_limits />
+                "Its own time limits"
+            </label>
+            <Show when=move || form.has_limits.get()>
+                <LimitFields form=form.limits focused />
+            </Show>
         </details>
     }
     .into_any()
@@ -660,10 +738,12 @@ fn Shortcuts() -> impl IntoView {
             "One of the first nine chats",
             format!("{} to {}", chord("1"), chord("9")),
         ),
+        ("Go to the model’s question", chord("J")),
         ("Rename this chat", "F2".to_owned()),
         ("Copy the last answer", chord("Shift+C")),
         ("Show or hide the sidebar", chord("B")),
         ("Settings", chord(",")),
+        ("Health", chord("Shift+H")),
         ("This list", format!("F1 or {}", chord("/"))),
     ];
     view! {

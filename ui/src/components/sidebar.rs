@@ -2,6 +2,7 @@
 
 use leptos::{ev, html, prelude::*};
 use protocol::{Op, OutcomeKind, SessionId, SessionState};
+use transcript::words;
 
 use crate::{
     components::icons::{Glyph, Icon, Mark},
@@ -144,6 +145,17 @@ fn SessionEntry(row: SessionRow) -> impl IntoView {
                             <span class="session-title" dir="auto">
                                 {move || shown_title(&title.get())}
                             </span>
+                            {move || {
+                                // The one state that needs the reader is said, not only marked.
+                                is_asking(state.get())
+                                    .then(|| {
+                                        view! {
+                                            <span class="session-asks" aria-hidden="true">
+                                                "waits for you"
+                                            </span>
+                                        }
+                                    })
+                            }}
                             {move || state_mark(state.get())}
                         </button>
                         <button
@@ -178,11 +190,11 @@ fn SessionMenu(session: SessionId) -> impl IntoView {
     let on_keydown = move |event: ev::KeyboardEvent| match event.key().as_str() {
         "ArrowDown" => {
             event.prevent_default();
-            ipc::focus(".session-menu button:last-child");
+            let _ = ipc::focus(".session-menu button:last-child");
         }
         "ArrowUp" => {
             event.prevent_default();
-            ipc::focus(".session-menu button:first-child");
+            let _ = ipc::focus(".session-menu button:first-child");
         }
         _ => {}
     };
@@ -288,12 +300,19 @@ pub(crate) fn shown_title(title: &str) -> String {
     }
 }
 
+const fn is_asking(state: SessionState) -> bool {
+    match state {
+        SessionState::Asking { .. } => true,
+        SessionState::Empty | SessionState::Running { .. } | SessionState::Ended { .. } => false,
+    }
+}
+
 /// A mark for the eye and words for the ear; a session that ended well has neither.
 fn state_mark(state: SessionState) -> impl IntoView {
     let (class, words) = match state {
         SessionState::Empty => return None,
         SessionState::Running { .. } => ("dot is-running", "answering"),
-        SessionState::Asking { .. } => ("dot is-asking", "waiting for you"),
+        SessionState::Asking { .. } => ("dot is-asking", words::WAITING_FOR_YOU),
         SessionState::Ended { outcome } => match outcome {
             OutcomeKind::Completed | OutcomeKind::Cancelled => return None,
             OutcomeKind::Failed => ("dot is-failed", "failed"),

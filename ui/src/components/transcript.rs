@@ -11,6 +11,7 @@ use transcript::{LinkState, words};
 
 use crate::{
     components::{
+        approval::AtEnd,
         icons::{Glyph, Icon},
         turn::Turn,
     },
@@ -32,6 +33,7 @@ pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
     let content = NodeRef::<html::Div>::new();
     // Whether the view follows the end of the text.
     let follows = RwSignal::new(true);
+    provide_context(AtEnd(follows));
     let pressed = Rc::new(Cell::new(false));
     let last_top = Rc::new(Cell::new(0));
     let loading = RwSignal::new(false);
@@ -229,7 +231,7 @@ pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
                 }
             >
                 <Glyph icon=Icon::ArrowDown />
-                "Latest"
+                {move || if pane.question().is_some() { "Waiting for you" } else { "Latest" }}
             </button>
         </div>
     }

@@ -1,12 +1,13 @@
 //! A turn: what was said, what it is doing or how it ended, and what can be done about that.
 
-use leptos::prelude::*;
-use protocol::{AttemptState, CancelledBy, Failure, Op, Timestamp, TurnId, TurnOutcome};
+use leptos::{ev, html, prelude::*};
+use protocol::{AttemptState, CancelledBy, Op, ProviderId, Timestamp, TurnId, TurnOutcome};
 use transcript::words::{self, Offer};
 
 use crate::{
     calendar,
     components::{
+        compacted::Compacted,
         failure::FoldedDetail,
         icons::{Glyph, Icon},
         message::{Answer, UserMessage},
@@ -15,13 +16,10 @@ use crate::{
         status_line::StatusLine,
         tool_call::ToolCall,
     },
-    desk::{Desk, SettingsPart, use_desk},
+    desk::{Desk, LimitField, SettingsPart, sentence, use_desk},
     ipc,
     pane::{CellBody, ItemCell, Pane, TurnCell, TurnHead},
 };
-
-/// What is sent for the reader who wants the rest of an answer.
-const CONTINUE: &str = "Continue.";
 
 /// One turn.
 #[component]
@@ -30,7 +28,7 @@ pub(crate) fn Turn(pane: Pane, cell: TurnCell) -> impl IntoView {
     view! {
         <article class="turn">
             <For each=move || cell.items.get() key=|item| item.key() let:item>
-                <Item pane turn=cell.turn item editing />
+                <Item pane cell item editing />
             </For>
             <TurnFoot pane cell editing />
         </article>
@@ -39,15 +37,18 @@ pub(crate) fn Turn(pane: Pane, cell: TurnCell) -> impl IntoView {
 }
 
 #[component]
-fn Item(pane: Pane, turn: TurnId, item: ItemCell, editing: RwSignal<bool>) -> impl IntoView {
+fn Item(pane: Pane, cell: TurnCell, item: ItemCell, editing: RwSignal<bool>) -> impl IntoView {
+    let turn = cell.turn;
     match item.body {
+        CellBody::Continued => {
+            view! { <p class="continued hint" data-testid="continued">"You asked to go on"</p> }
+                .into_any()
+        }
         CellBody::User(text) => view! { <UserMessage pane turn text editing /> }.into_any(),
         CellBody::Answer(prose) => view! { <Answer prose /> }.into_any(),
         CellBody::Reasoning(reasoning) => view! { <Reasoning reasoning /> }.into_any(),
-        CellBody::Tool(tool) => view! { <ToolCall tool /> }.into_any(),
-        CellBody::Compacted(summary) => {
-            view! { <p class="compacted hint">{summary.get_value()}</p> }.into_any()
-        }
+        CellBody::Tool(tool) => view! { <ToolCall pane cell item=item.item tool /> }.into_any(),
+        CellBody::Compacted(compacted) => view! { <Compacted compacted /> }.into_any(),
         CellBody::Unsupported(kind) => {
             let said = kind.with_value(|kind| words::unsupported(kind));
             view! { <p class="unsupported hint">{said}</p> }.into_any()
@@ -64,16 +65,24 @@ fn TurnFoot(pane: Pane, cell: TurnCell, editing: RwSignal<bool>) -> impl IntoVie
         pane.turns
             .with(|turns| turns.last().is_some_and(|last| last.turn == turn))
     });
+    // Whether it is asked if the turn shall run again although a tool of it may have had an effect.
+    let wondering = RwSignal::new(false);
+    let failovers = Memo::new(move |_| cell.head.with(|head| notices(head, Notices::Failovers)));
     view! {
         <footer class="turn-foot" class:is-last=is_last>
             {move || {
                 if runs.get() {
-                    view! { <StatusLine pane cell /> }.into_any()
+                    view! {
+                        {move || attempt_lines(failovers.get())}
+                        <StatusLine pane cell />
+                    }
+                        .into_any()
                 } else {
                     let head = cell.head.get();
                     view! {
-                        <Scar pane turn head=head.clone() is_last editing />
-                        <TurnLine pane cell head is_last />
+                        <Scar pane cell head=head.clone() is_last editing wondering />
+                        {move || wondering.get().then(|| view! { <Wondering pane turn wondering /> })}
+                        <TurnLine pane cell head is_last wondering />
                     }
                         .into_any()
                 }
@@ -87,23 +96,25 @@ fn TurnFoot(pane: Pane, cell: TurnCell, editing: RwSignal<bool>) -> impl IntoVie
 #[component]
 fn Scar(
     pane: Pane,
-    turn: TurnId,
+    cell: TurnCell,
     head: TurnHead,
     is_last: Memo<bool>,
     editing: RwSignal<bool>,
+    wondering: RwSignal<bool>,
 ) -> impl IntoView {
-    scar_view(pane, turn, head, is_last, editing)
+    scar_view(pane, cell, head, is_last, editing, wondering)
 }
 
 fn scar_view(
     pane: Pane,
-    turn: TurnId,
+    cell: TurnCell,
     head: TurnHead,
     is_last: Memo<bool>,
     editing: RwSignal<bool>,
+    wondering: RwSignal<bool>,
 ) -> Option<impl IntoView> {
     let desk = use_desk();
-    let outcome = head.outcome?;
+    let outcome = head.outcome.clone()?;
     let badge = match &outcome {
         TurnOutcome::Completed { stop } => words::badge(*stop),
         TurnOutcome::Failed { .. }
@@ -133,7 +144,6 @@ fn scar_view(
         .iter()
         .filter_map(|offer| Some((*offer, deed(*offer)?)))
         .collect();
-    let report = StoredValue::new(failure);
     Some(view! {
         <div class=class data-testid="scar">
             // The status line's last word: what it said while the turn ran, it says now of its end.
@@ -157,8 +167,7 @@ fn scar_view(
                                         data-testid=deed.testid()
                                         disabled=move || deed.needs_link() && !pane.is_live()
                                         on:click=move |_| {
-                                            let failure = report.get_value();
-                                            act(desk, pane, turn, editing, deed, failure);
+                                            act(desk, pane, cell, deed, editing, wondering);
                                         }
                                     >
                                         {offer.label()}
@@ -185,8 +194,10 @@ enum Deed {
     Continue,
     Models,
     Settings,
+    Limit(LimitField),
     Edit,
     Report,
+    Export,
 }
 
 impl Deed {
@@ -196,8 +207,10 @@ impl Deed {
             Self::Continue => "continue",
             Self::Models => "choose-model",
             Self::Settings => "open-settings",
+            Self::Limit(_) => "change-limit",
             Self::Edit => "edit",
             Self::Report => "copy-report",
+            Self::Export => "export",
         }
     }
 
@@ -205,7 +218,7 @@ impl Deed {
     const fn needs_link(self) -> bool {
         match self {
             Self::Retry | Self::Continue | Self::Edit => true,
-            Self::Models | Self::Settings | Self::Report => false,
+            Self::Models | Self::Settings | Self::Limit(_) | Self::Report | Self::Export => false,
         }
     }
 }
@@ -213,7 +226,8 @@ impl Deed {
 /// What this window can do of what can be done. What nothing here does yet is not offered.
 const fn deed(offer: Offer) -> Option<Deed> {
     match offer {
-        Offer::TryAgain => Some(Deed::Retry),
+        // An attempt on a conversation that outgrew its model begins by summing it up.
+        Offer::TryAgain | Offer::CompactAndTryAgain => Some(Deed::Retry),
         Offer::Continue => Some(Deed::Continue),
         Offer::ChooseModel => Some(Deed::Models),
         Offer::OpenSettings
@@ -225,40 +239,143 @@ const fn deed(offer: Offer) -> Option<Deed> {
         Offer::CopyReport => Some(Deed::Report),
         // The details stand folded beneath the sentence.
         Offer::ShowDetails => None,
-        Offer::WaitLonger
-        | Offer::ChangeLimit
-        | Offer::CompactAndTryAgain
-        | Offer::RetryWrite
-        | Offer::Export => None,
+        Offer::WaitLonger => Some(Deed::Limit(LimitField::FirstEvent)),
+        Offer::ChangeLimit => Some(Deed::Limit(LimitField::Ceiling)),
+        Offer::Export => Some(Deed::Export),
+        // Everything asked for is a write: the next one tries again.
+        Offer::RetryWrite => None,
     }
 }
 
 fn act(
     desk: Desk,
     pane: Pane,
-    turn: TurnId,
-    editing: RwSignal<bool>,
+    cell: TurnCell,
     deed: Deed,
-    failure: Option<Failure>,
+    editing: RwSignal<bool>,
+    wondering: RwSignal<bool>,
 ) {
     match deed {
-        Deed::Retry => retry(desk, pane, turn),
-        Deed::Continue => desk.send_in(Op::SendMessage {
-            session: pane.session,
-            text: CONTINUE.to_owned(),
-        }),
+        Deed::Retry => retry_or_ask(desk, pane, cell, wondering),
+        Deed::Continue => {
+            if let Some(expected_tip) = pane.tip() {
+                desk.send_in(Op::ContinueTurn {
+                    session: pane.session,
+                    turn: cell.turn,
+                    expected_tip,
+                });
+            }
+        }
         Deed::Models => desk.open_models(),
         Deed::Settings => desk.open_settings(SettingsPart::Servers),
-        Deed::Edit => editing.set(true),
-        Deed::Report => {
-            let what = failure.map(|failure| format!("{:?}: {}", failure.code, failure.message));
-            desk.copy(format!(
-                "Holdfast, session {}, turn {turn}\n{}",
-                pane.session,
-                what.unwrap_or_default()
-            ));
+        Deed::Limit(field) => {
+            let provider = cell.head.with_untracked(|head| head.model.provider);
+            desk.open_settings(SettingsPart::Limits(field, own_limits(desk, provider)));
         }
+        Deed::Edit => editing.set(true),
+        Deed::Report => copy_report(desk, pane, cell),
+        Deed::Export => desk.export(pane),
     }
+}
+
+/// The server, if its limits are its own: those are the ones that count.
+fn own_limits(desk: Desk, provider: ProviderId) -> Option<ProviderId> {
+    desk.library.providers.with_untracked(|providers| {
+        let known = providers.iter().find(|known| known.id == provider);
+        known
+            .filter(|known| known.limits.is_some())
+            .map(|known| known.id)
+    })
+}
+
+/// What a developer needs to know: codes, names and times, and nothing of what was said.
+fn copy_report(desk: Desk, pane: Pane, cell: TurnCell) {
+    let (session, turn) = (pane.session, cell.turn);
+    let head = cell.head.get_untracked();
+    ipc::spawn(async move {
+        let version = match ipc::about().await {
+            Ok(about) => about.version,
+            Err(error) => format!("of unknown version ({error})"),
+        };
+        let mut lines = vec![
+            format!("Holdfast {version}"),
+            format!("session {session}, turn {turn}"),
+            format!("model {} on {}", head.model.model, head.model.provider_name),
+            format!("{} attempts", head.attempts.len()),
+        ];
+        if let Some(TurnOutcome::Failed { failure }) = &head.outcome {
+            lines.push(format!("{:?}: {}", failure.code, failure.message));
+        }
+        desk.copy(lines.join("\n"));
+    });
+}
+
+/// Says the turn's message again; asks first where doing it twice may do harm.
+fn retry_or_ask(desk: Desk, pane: Pane, cell: TurnCell, wondering: RwSignal<bool>) {
+    if cell.may_have_had_effect() {
+        wondering.set(true);
+    } else {
+        retry(desk, pane, cell.turn);
+    }
+}
+
+/// The question before a turn runs again of which nobody knows what it has done.
+#[component]
+fn Wondering(pane: Pane, turn: TurnId, wondering: RwSignal<bool>) -> impl IntoView {
+    let desk = use_desk();
+    let calm = NodeRef::<html::Button>::new();
+    calm.on_load(|button| {
+        // Focus is a courtesy, and rests on the answer that changes nothing.
+        let _ = button.focus();
+    });
+    let leave = move || {
+        wondering.set(false);
+        desk.take_attention();
+    };
+    let on_keydown = move |event: ev::KeyboardEvent| {
+        if event.key() == "Escape" {
+            event.stop_propagation();
+            event.prevent_default();
+            leave();
+        }
+    };
+    view! {
+        <div
+            class="ask"
+            role="group"
+            aria-labelledby="wondering"
+            data-testid="wondering"
+            on:keydown=on_keydown
+        >
+            <p class="ask-title" id="wondering">
+                "A tool of this turn may already have had an effect. Trying again may do it twice."
+            </p>
+            <div class="ask-answers">
+                <button
+                    type="button"
+                    class="button"
+                    data-testid="retry-anyway"
+                    disabled=move || !pane.is_live()
+                    on:click=move |_| {
+                        wondering.set(false);
+                        retry(desk, pane, turn);
+                    }
+                >
+                    "Try again anyway"
+                </button>
+                <button
+                    node_ref=calm
+                    type="button"
+                    class="button"
+                    data-testid="retry-not"
+                    on:click=move |_| leave()
+                >
+                    "Leave it as it is"
+                </button>
+            </div>
+        </div>
+    }
+    .into_any()
 }
 
 /// Says the turn's message again, if nothing has changed since the reader saw it.
@@ -274,25 +391,19 @@ fn retry(desk: Desk, pane: Pane, turn: TurnId) {
 
 /// The quiet line under a finished answer: what can be done with it, and what it took.
 #[component]
-fn TurnLine(pane: Pane, cell: TurnCell, head: TurnHead, is_last: Memo<bool>) -> impl IntoView {
+fn TurnLine(
+    pane: Pane,
+    cell: TurnCell,
+    head: TurnHead,
+    is_last: Memo<bool>,
+    wondering: RwSignal<bool>,
+) -> impl IntoView {
     let desk = use_desk();
     let turn = cell.turn;
     let facts = facts(&head);
     let more = more_facts(&head);
-    let attempts: Vec<String> = head
-        .attempts
-        .iter()
-        .filter(|attempt| match &attempt.state {
-            AttemptState::Failed { retry_in_ms, .. } => retry_in_ms.is_some(),
-            AttemptState::Open | AttemptState::Ended { .. } => false,
-        })
-        .filter_map(|attempt| words::attempt(&attempt.state))
-        .collect();
     view! {
-        {attempts
-            .into_iter()
-            .map(|said| view! { <p class="attempt hint">{said}</p> })
-            .collect_view()}
+        {attempt_lines(notices(&head, Notices::All))}
         <div class="turn-line">
             <div class="actions">
                 {move || {
@@ -324,7 +435,7 @@ fn TurnLine(pane: Pane, cell: TurnCell, head: TurnHead, is_last: Memo<bool>) -> 
                                     aria-label="Answer again"
                                     title="Answer again"
                                     disabled=move || !pane.is_live()
-                                    on:click=move |_| retry(desk, pane, turn)
+                                    on:click=move |_| retry_or_ask(desk, pane, cell, wondering)
                                 >
                                     <Glyph icon=Icon::Again />
                                 </button>
@@ -338,6 +449,34 @@ fn TurnLine(pane: Pane, cell: TurnCell, head: TurnHead, is_last: Memo<bool>) -> 
     .into_any()
 }
 
+/// Which attempts are spoken of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Notices {
+    /// Those after which another model was asked. A wait before the same one is in the status line.
+    Failovers,
+    /// All that another one followed.
+    All,
+}
+
+fn notices(head: &TurnHead, wanted: Notices) -> Vec<String> {
+    let attempts = head.attempts.iter().filter(|attempt| match &attempt.state {
+        AttemptState::Failed {
+            retry_in_ms, next, ..
+        } => next.is_some() || (retry_in_ms.is_some() && wanted == Notices::All),
+        AttemptState::Open | AttemptState::Ended { .. } => false,
+    });
+    attempts
+        .filter_map(|attempt| words::attempt(&attempt.state))
+        .collect()
+}
+
+fn attempt_lines(notices: Vec<String>) -> impl IntoView {
+    notices
+        .into_iter()
+        .map(|said| view! { <p class="attempt hint" data-testid="attempt">{sentence(&said)}</p> })
+        .collect_view()
+}
+
 fn facts(head: &TurnHead) -> String {
     let mut tokens = 0;
     let mut decode_ms = 0;
@@ -347,7 +486,7 @@ fn facts(head: &TurnHead) -> String {
             decode_ms += timings.decode_ms.unwrap_or(0);
         }
     }
-    let mut facts = vec![short_name(&head.model.model).to_owned()];
+    let mut facts = vec![short_name(head.model()).to_owned()];
     if tokens > 0 {
         facts.push(format!("{tokens} tokens"));
         if decode_ms > 0 {

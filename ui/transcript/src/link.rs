@@ -7,7 +7,8 @@
 //! Not here: time (passed in, in milliseconds of any monotonic count), sending, and what a change means.
 
 use protocol::{
-    Admission, AttachMode, Attached, Batch, Cursor, Epoch, ErrorCode, PollRequest, Status, StreamId,
+    Admission, AttachMode, AttachReason, Attached, Batch, Cursor, Epoch, ErrorCode, PollRequest,
+    Status, StreamId,
 };
 
 use crate::{Follow, mutant::mutated};
@@ -61,6 +62,8 @@ pub enum Next {
         stream: StreamId,
         /// Where what is shown stands.
         cursor: Option<Cursor>,
+        /// What made it necessary; the engine counts it.
+        why: AttachReason,
         /// When to stop waiting; the link does so by itself.
         limit_ms: u64,
     },
@@ -141,6 +144,28 @@ pub struct Counters {
     pub bad_answers: u64,
     /// Times it stopped trying.
     pub manual: u64,
+}
+
+impl Counters {
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            attaches: self.attaches + other.attaches,
+            polls: self.polls + other.polls,
+            swaps: self.swaps + other.swaps,
+            repairs: self.repairs + other.repairs,
+            declined: self.declined + other.declined,
+            gaps: self.gaps + other.gaps,
+            resets: self.resets + other.resets,
+            repeated: self.repeated + other.repeated,
+            given_up: self.given_up + other.given_up,
+            lost: self.lost + other.lost,
+            refused: self.refused + other.refused,
+            bad_answers: self.bad_answers + other.bad_answers,
+            manual: self.manual + other.manual,
+        }
+    }
 }
 
 /// Follows one stream. At most one request is out at any time.
@@ -494,6 +519,7 @@ impl<F: Follow> Link<F> {
                     ticket,
                     stream: self.stream,
                     cursor,
+                    why: self.attach_reason(),
                     limit_ms,
                 };
                 (next, LOAD_LIMIT_MS)
@@ -518,6 +544,16 @@ impl<F: Follow> Link<F> {
             gives_up_ms: Some(now_ms.saturating_add(wait_ms)),
         });
         next
+    }
+
+    /// What makes an attach necessary: the trouble that there is, if any.
+    fn attach_reason(&self) -> AttachReason {
+        match &self.trouble {
+            None => AttachReason::Open,
+            Some(Trouble::Lost) => AttachReason::LostAnswer,
+            Some(Trouble::Gap | Trouble::BadAnswer) => AttachReason::Gap,
+            Some(Trouble::Refused(_)) => AttachReason::Reset,
+        }
     }
 
     fn decline(&mut self) -> Heard<F::Change> {

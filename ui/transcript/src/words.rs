@@ -11,6 +11,16 @@ use protocol::{
     TurnOutcome, TurnView,
 };
 
+mod asking;
+mod export;
+mod health;
+mod span;
+
+pub use asking::*;
+pub use export::*;
+pub use health::*;
+pub use span::*;
+
 use crate::{
     fold::{DAMAGED_RECORD, DAMAGED_TEXT, LATE_EVENTS},
     link::{LinkState, Trouble},
@@ -281,7 +291,7 @@ pub fn phase(phase: &Phase) -> Option<String> {
             failure,
             ..
         } => format!("{}; trying again ({attempt} of {of})", failed(failure)),
-        Phase::Asking { .. } => "waiting for you".to_owned(),
+        Phase::Asking { .. } => WAITING_FOR_YOU.to_owned(),
         Phase::Compacting => "summing up the conversation to make room".to_owned(),
         Phase::Stopping => "stopping".to_owned(),
         Phase::NotSaving { message } => format!("not being saved: {message}"),
@@ -305,7 +315,7 @@ pub fn attempt(state: &AttemptState) -> Option<String> {
             failure,
             next: Some(next),
             ..
-        } => Some(format!("{}; asked {} instead", failed(failure), next.model)),
+        } => Some(format!("asked {} instead: {}", next.model, failed(failure))),
         AttemptState::Failed { failure, .. } => Some(failed(failure)),
     }
 }
@@ -315,7 +325,7 @@ pub const fn session_state(state: SessionState) -> &'static str {
     match state {
         SessionState::Empty => "empty",
         SessionState::Running { .. } => "running",
-        SessionState::Asking { .. } => "waiting for you",
+        SessionState::Asking { .. } => WAITING_FOR_YOU,
         SessionState::Ended { outcome } => match outcome {
             OutcomeKind::Completed => "",
             OutcomeKind::Failed => "failed",
@@ -355,6 +365,15 @@ pub fn reasoning(open: bool, took_ms: u64) -> String {
         format!("thinking ({took})")
     } else {
         format!("thought for {took}")
+    }
+}
+
+/// The line where the model's view of the conversation was cut short.
+pub const fn compacted(summary: &str) -> &'static str {
+    if summary.is_empty() {
+        "some results were left out to make room for the model"
+    } else {
+        "earlier turns were summed up to make room for the model"
     }
 }
 

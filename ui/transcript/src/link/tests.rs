@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use protocol::{
-    AttachMode, Attached, Batch, Cursor, Epoch, ErrorCode, Event, EventBody, LogId, Origin, Page,
-    Phase, PollRequest, ResetReason, Seq, SessionId, Status, StreamId, Timestamp, TitleBy,
-    TranscriptPage,
+    AttachMode, AttachReason, Attached, Batch, Cursor, Epoch, ErrorCode, Event, EventBody, LogId,
+    Origin, Page, Phase, PollRequest, ResetReason, Seq, SessionId, Status, StreamId, Timestamp,
+    TitleBy, TranscriptPage,
 };
 
 use super::*;
@@ -1272,4 +1272,40 @@ proptest! {
             counters.attaches + counters.polls
         );
     }
+}
+
+#[test]
+fn every_attach_says_what_made_it_necessary() {
+    fn why(desk: &mut Desk) -> AttachReason {
+        let Next::Attach {
+            ticket,
+            cursor,
+            why,
+            ..
+        } = desk.request()
+        else {
+            panic!("expected an attach")
+        };
+        let answer = desk.engine.attach(cursor);
+        desk.link.attached(ticket, Ok(answer), desk.now);
+        why
+    }
+    let mut desk = Desk::with(2);
+    assert_eq!(why(&mut desk), AttachReason::Open);
+
+    let (_never_answered, _) = desk.poll_request();
+    assert_eq!(why(&mut desk), AttachReason::LostAnswer);
+
+    desk.engine.write(1);
+    desk.engine.max_events = 0;
+    desk.poll();
+    assert_eq!(why(&mut desk), AttachReason::Gap);
+    desk.engine.max_events = 100;
+    desk.poll();
+
+    desk.fail(AnswerError::Refused(ErrorCode::UnknownEpoch));
+    assert_eq!(why(&mut desk), AttachReason::Reset);
+    desk.engine.write(1);
+    desk.poll();
+    desk.assert_up_to_date();
 }
