@@ -107,7 +107,7 @@ impl Folder {
         );
         assert_eq!(
             self.files("holdfast.salvage"),
-            [PathBuf::new(); 0],
+            Vec::<PathBuf>::new(),
             "{what}: leftovers"
         );
         self.goes_on(what).await;
@@ -308,7 +308,7 @@ async fn a_damaged_cache_or_index_is_made_anew_and_nothing_is_salvaged() {
         folder.world.open().await;
         assert_eq!(
             folder.files("holdfast-damaged-"),
-            [PathBuf::new(); 0],
+            Vec::<PathBuf>::new(),
             "{name}"
         );
         assert_eq!(folder.counters().salvaged_events, 0, "{name}");
