@@ -384,3 +384,88 @@ impl Answer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::{
+        ApprovalView, Cursor, Intent, ItemView, LogId, Origin, ProviderId, SessionId, Timestamp,
+        TurnView,
+    };
+
+    use super::*;
+
+    const AT: Timestamp = Timestamp::from_millis(1);
+
+    fn page(questions: &[(u64, Option<Resolution>)]) -> TranscriptPage {
+        let items = questions.iter().map(|&(number, resolution)| ItemView {
+            item: ItemId::new(number),
+            began_at: AT,
+            changed_at: AT,
+            body: ItemBody::ToolCall {
+                name: "write_file".to_owned(),
+                arguments: "{}".to_owned(),
+                call_id: None,
+                step: 1,
+                state: ToolState::Requested,
+                approval: Some(ApprovalView {
+                    item: ItemId::new(number),
+                    intent: Intent::WriteFile {
+                        path: "/home/ada/a.txt".to_owned(),
+                        before: None,
+                        after: 2,
+                        diff: "+x\n".to_owned(),
+                        diff_left_out: 0,
+                    },
+                    may_have_run: false,
+                    asked_at: AT,
+                    resolution,
+                }),
+            },
+        });
+        TranscriptPage {
+            session: SessionId::from_bits(1),
+            title: "T".to_owned(),
+            origin: Origin::Conversation,
+            model: None,
+            folder: None,
+            turns: vec![TurnView {
+                turn: TurnId::FIRST,
+                model: ModelRef {
+                    provider: ProviderId::from_bits(5),
+                    provider_name: "Ollama".to_owned(),
+                    model: "m".to_owned(),
+                },
+                started_at: AT,
+                items: items.collect(),
+                attempts: vec![],
+                outcome: None,
+                ended_at: None,
+            }],
+            more_before: false,
+            tip: None,
+            as_of: Cursor::at_start(LogId::from_bits(1)),
+        }
+    }
+
+    #[tokio::test]
+    async fn catching_up_finds_open_questions_and_drops_those_answered_elsewhere_or_from_here() {
+        let mut answer = Answer::new(Margin::of_this_process(), Talk::Usual, TurnId::FIRST);
+        let open = |answer: &Answer| -> Vec<u64> {
+            let items = answer.questions.iter().map(|question| question.item.get());
+            items.collect()
+        };
+        answer.catch_up(&page(&[(3, None), (4, None)])).await;
+        assert_eq!(open(&answer), [3, 4]);
+        answer.answered_here(ItemId::new(3));
+        // The page is older than the answer that was given from here.
+        answer
+            .catch_up(&page(&[(3, None), (4, None), (5, None)]))
+            .await;
+        assert_eq!(open(&answer), [4, 5], "3 is not asked again");
+        let elsewhere = Some(Resolution::Denied);
+        answer
+            .catch_up(&page(&[(3, None), (4, elsewhere), (5, None)]))
+            .await;
+        assert_eq!(open(&answer), [5]);
+    }
+}
