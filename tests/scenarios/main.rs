@@ -18,6 +18,7 @@ mod conversation;
 mod damaged;
 mod failing;
 mod failing_over;
+mod faults;
 mod folder;
 mod following;
 mod killed;
