@@ -12,6 +12,7 @@
     reason = "a random story prints its seed, and the mutants their verdicts"
 )]
 
+mod any_windows;
 mod approving;
 mod asking;
 mod conversation;
@@ -24,6 +25,7 @@ mod following;
 mod killed;
 mod killed_at;
 mod making_room;
+mod random_turns;
 mod recorded;
 mod storage;
 
