@@ -112,6 +112,22 @@ impl TestClock {
         self.advance(wait);
     }
 
+    /// Waits until `count` timers are armed that still have between `least` and `most` to run.
+    pub async fn until_armed_between(&self, least: Duration, most: Duration, count: usize) {
+        self.time
+            .until(
+                &format!("{count} timers over {least:?} to {most:?}"),
+                |time| {
+                    let remaining = time.remaining();
+                    let between = remaining
+                        .iter()
+                        .filter(|wait| (least..=most).contains(wait));
+                    (between.count() >= count).then_some(())
+                },
+            )
+            .await;
+    }
+
     /// Waits until a timer is armed that fires within `limit`; how long it still has to run.
     pub async fn until_armed_within(&self, limit: Duration) -> Duration {
         self.time

@@ -12,17 +12,20 @@
     reason = "a random story prints its seed, and the mutants their verdicts"
 )]
 
+mod any_windows;
 mod approving;
 mod asking;
 mod conversation;
 mod damaged;
 mod failing;
 mod failing_over;
+mod faults;
 mod folder;
 mod following;
 mod killed;
 mod killed_at;
 mod making_room;
+mod random_turns;
 mod recorded;
 mod storage;
 

@@ -42,6 +42,15 @@ impl Answer {
         }
     }
 
+    /// One frame that says nothing, as the dialect's servers send it before they say something.
+    #[must_use]
+    pub fn stirs(self) -> Self {
+        match self.dialect {
+            Dialect::Ollama => self.pings(),
+            Dialect::OpenAiChat => self.begins(),
+        }
+    }
+
     /// A piece of the answer.
     #[must_use]
     pub fn says(self, text: &str) -> Self {
