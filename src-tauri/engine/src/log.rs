@@ -276,6 +276,9 @@ pub enum CommitError {
     /// An event that has no JSON form; a bug of ours.
     #[error("could not encode an event: {0}")]
     Encode(#[source] Arc<serde_json::Error>),
+    /// A bug of ours while it was written; nothing of it is in the log.
+    #[error("Holdfast hit a bug while it wrote to the log")]
+    Panicked,
     /// The log is closed.
     #[error("the log is closed")]
     Closed,
@@ -288,6 +291,7 @@ impl Clone for CommitError {
             Self::Refused { rule } => Self::Refused { rule: rule.clone() },
             Self::Storage(source) => Self::Storage(Arc::clone(source)),
             Self::Encode(source) => Self::Encode(Arc::clone(source)),
+            Self::Panicked => Self::Panicked,
             Self::Closed => Self::Closed,
         }
     }
@@ -302,14 +306,22 @@ impl CommitError {
                 // Somebody was told already; nobody is told before the writer.
                 Err(shared) => shared,
             }),
-            Self::OpIdConflict | Self::Refused { .. } | Self::Encode(_) | Self::Closed => self,
+            Self::OpIdConflict
+            | Self::Refused { .. }
+            | Self::Encode(_)
+            | Self::Panicked
+            | Self::Closed => self,
         }
     }
 
     fn is_damage(&self) -> bool {
         match self {
             Self::Storage(error) => error.trouble() == Trouble::Damaged,
-            Self::OpIdConflict | Self::Refused { .. } | Self::Encode(_) | Self::Closed => false,
+            Self::OpIdConflict
+            | Self::Refused { .. }
+            | Self::Encode(_)
+            | Self::Panicked
+            | Self::Closed => false,
         }
     }
 }

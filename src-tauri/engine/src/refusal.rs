@@ -25,7 +25,7 @@ pub(crate) fn commit_report(error: &CommitError) -> ErrorReport {
             ErrorReport::new(ErrorCode::StorageFailed, sentence(&error.to_string()))
                 .with_remedy("nothing was saved; check the disk and try again")
         }
-        CommitError::Refused { .. } | CommitError::Encode(_) => {
+        CommitError::Refused { .. } | CommitError::Encode(_) | CommitError::Panicked => {
             ErrorReport::new(ErrorCode::Other, sentence(&error.to_string()))
         }
         CommitError::Closed => ErrorReport::new(ErrorCode::ShuttingDown, "Holdfast is closing."),

@@ -772,11 +772,9 @@ impl Driver {
     /// What had arrived before the cancellation counts: text is kept, and an end marker makes the turn complete.
     async fn before_cancel(&mut self, cause: Cause) -> Vec<Input> {
         self.cx.phase.set(Phase::Stopping);
-        let mut inputs = std::mem::take(&mut self.at_once);
-        // Answers that came before it are in the log as well.
-        while let Some(Answered { item, resolution }) = self.cx.answers.take() {
-            inputs.push(Input::Answered { item, resolution });
-        }
+        // What we had only thought of is not begun any more, and neither is what the user has just allowed.
+        self.at_once.clear();
+        let mut inputs = Vec::new();
         while let Work::Attempt(attempt) = &mut self.work {
             match attempt.events.try_recv() {
                 Ok(event) => inputs.extend(self.heard(event)),

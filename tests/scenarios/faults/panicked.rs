@@ -1,7 +1,7 @@
 //! Panics: in a tool, in a decoder, in the turn itself, in the writer. Nothing else is affected.
 
 use engine::gate::Gate;
-use protocol::{Dialect, Phase};
+use protocol::Dialect;
 use serde_json::json;
 use tests::{
     model_server::{Answer, DIALECTS, ModelServer},
@@ -92,10 +92,10 @@ async fn a_panicking_tool_is_a_result_the_model_can_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panicking_writer_stops_the_turn_says_so_and_leaves_nothing_half_written() {
+async fn a_panicking_writer_ends_the_turn_keeps_its_text_and_writes_on() {
     let dialect = Dialect::Ollama;
     let server = ModelServer::start(dialect);
-    let mut world = World::new().await;
+    let world = World::new().await;
     server.script(
         Answer::new(dialect)
             .says("Half ")
@@ -112,19 +112,18 @@ async fn a_panicking_writer_stops_the_turn_says_so_and_leaves_nothing_half_writt
     world.gates.panic_at(Gate::Committing);
     server.pass("more").await;
     world.flush_text().await;
-    let not_saving = |status: &protocol::Status| matches!(status.phase, Phase::NotSaving { .. });
-    window
-        .until_status("the session to say so", not_saving)
-        .await;
+    let text = window.until_idle().await;
+    assert_eq!(
+        text,
+        "you: Hello?\nmodel: Half more \n(interrupted: StorageFailed)\n"
+    );
     server
         .until("our socket to close", |now| now.closed_by_us == 1)
         .await;
     window.no_contradictions();
-    drop(window);
-    world.quit().await;
-    world.open().await;
-    let window = world.page().await.follow(session);
-    let text = window.until_idle().await;
-    assert_eq!(text, "you: Hello?\nmodel: Half \n(interrupted: Crash)\n");
+    server.script(Answer::whole(dialect, "Yes."));
+    world.say(session, "Still there?").await;
+    window.sees("model: Yes.").await;
+    window.until_idle().await;
     judge(&world, session, &[&window]).await;
 }

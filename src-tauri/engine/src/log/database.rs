@@ -160,7 +160,10 @@ impl OpenError {
             | Self::Foreign { .. }
             | Self::NotSalvaged { .. }
             | Self::Recovery(
-                CommitError::OpIdConflict | CommitError::Encode(_) | CommitError::Closed,
+                CommitError::OpIdConflict
+                | CommitError::Encode(_)
+                | CommitError::Panicked
+                | CommitError::Closed,
             )
             | Self::Thread(_)
             | Self::Gateway(_) => None,

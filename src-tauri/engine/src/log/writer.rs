@@ -5,7 +5,13 @@
 //! its neighbours along; a failed transaction fails them all and nothing was answered before.
 //! Not here: what to append.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use protocol::{Boot, EventBody, ItemId, Receipt, SessionId, StreamId, Timestamp, TurnId};
 use rusqlite::{
@@ -155,7 +161,13 @@ impl Writer {
         } else {
             strictest
         };
-        let written = self.write_group(&group, durability);
+        // A bug in one commit must not end the log for all. Its transaction rolls back as it unwinds, and what the writer
+        // remembers of it is undone below, as after any failure.
+        let written = catch_unwind(AssertUnwindSafe(|| self.write_group(&group, durability)))
+            .unwrap_or_else(|_| {
+                tracing::error!("the writer panicked; nothing of its transaction was kept");
+                Err(CommitError::Panicked)
+            });
         let is_slow = self.clock.monotonic().saturating_sub(now) > SLOW;
         let replies = match written {
             Ok((results, written)) => {
