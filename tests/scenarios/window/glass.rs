@@ -31,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(super) const ENTER: &str = "\u{E007}";
+pub(super) const SHIFT: &str = "\u{E008}";
 const CONTROL: &str = "\u{E009}";
 /// Lets go of every key that is held.
 const RELEASED: &str = "\u{E000}";

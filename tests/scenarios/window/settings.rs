@@ -3,7 +3,7 @@
 use protocol::{Dialect, TimeLimits};
 use tests::model_server::ModelServer;
 
-use super::glass::{Desk, ENTER};
+use super::glass::{Desk, ENTER, SHIFT};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a display"]
@@ -45,7 +45,8 @@ async fn limits_are_refused_in_words_or_saved_and_fallbacks_are_chosen_and_remov
         window.wait_until_gone("fallback").await;
         assert!(desk.library().fallbacks.is_empty());
 
-        window.chord("H").await;
+        window.wait_for_focus("fallback-model").await;
+        window.chord(&format!("{SHIFT}h")).await;
         window
             .wait_for_text("health-verdict", "Nothing went wrong in this run")
             .await;
