@@ -36,7 +36,10 @@ async fn limits_are_refused_in_words_or_saved_and_fallbacks_are_chosen_and_remov
         assert_eq!(desk.library().limits, Some(saved));
 
         let list = window.wait_for("fallback-model").await;
-        list.select_by_index(1).await.expect("a model on offer");
+        let offered = server.model().model;
+        list.select_by_label(&offered)
+            .await
+            .expect("a model on offer");
         window.click("fallback-add").await;
         window.wait_for("fallback").await;
         assert_eq!(desk.library().fallbacks.len(), 1);
