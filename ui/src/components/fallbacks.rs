@@ -56,6 +56,8 @@ pub(crate) fn Fallbacks() -> impl IntoView {
             all.push(model);
             wanted.set(String::new());
             choose(all);
+            // The button that was pressed has nothing to add now, and cannot keep the focus.
+            let _ = ipc::focus("[data-testid=fallback-model]");
         }
     };
     view! {
