@@ -2,6 +2,7 @@
 
 mod asking;
 mod glass;
+mod settings;
 
 use glass::{Desk, ESCAPE, Window};
 use protocol::{Dialect, FailureCode, ItemBody, Part, TurnOutcome};

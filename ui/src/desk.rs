@@ -258,6 +258,8 @@ impl Desk {
 
     /// Something was sent: the view goes to its end.
     pub(crate) fn note_sent(self) {
+        // What was being written is said.
+        self.typed_at.set_value(None);
         self.sent.update(|sent| *sent += 1);
     }
 

@@ -46,6 +46,8 @@ async fn a_question_outlives_its_page_steals_no_typing_and_is_answered_by_keyboa
     let file = folder.path().join("tides.md");
     Desk::tell("asking", &server, async |_, window| {
         ask(&window, folder.path()).await;
+        // Nobody writes, so the answer that changes nothing has the focus.
+        window.wait_for_focus("deny").await;
         window.picture("asking").await;
         let shown = window.wait_for("approval").await.text().await.unwrap();
         assert!(shown.contains("tides.md"), "{shown}");

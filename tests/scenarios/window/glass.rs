@@ -16,7 +16,7 @@ use engine::Reader;
 use fantoccini::{Client, ClientBuilder, Locator, elements::Element, error::CmdError};
 use futures_util::FutureExt;
 use hyper_util::client::legacy::connect::HttpConnector;
-use protocol::{Dialect, StreamId, TranscriptPage};
+use protocol::{Dialect, LibraryPage, StreamId, TranscriptPage};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::{model_server::ModelServer, watched::within_limit};
@@ -31,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(super) const ENTER: &str = "\u{E007}";
+pub(super) const SHIFT: &str = "\u{E008}";
 const CONTROL: &str = "\u{E009}";
 /// Lets go of every key that is held.
 const RELEASED: &str = "\u{E000}";
@@ -155,6 +156,12 @@ impl Desk {
         let library = reader.library().expect("the library can be read");
         let session = library.sessions.first().expect("a session").session;
         reader.transcript(session).expect("the session can be read")
+    }
+
+    /// The library as the data folder has it.
+    pub(super) fn library(&self) -> LibraryPage {
+        let reader = Reader::open(self.data_dir.path()).expect("the data folder can be read");
+        reader.library().expect("the library can be read")
     }
 
     /// SIGKILL for the app, found by its data folder.
@@ -290,6 +297,23 @@ impl Window {
         let path = format!("//*[@data-testid='{testid}'][contains(normalize-space(.), '{text}')]");
         self.wait_for_path(&path, &format!("{text:?} in {testid}"))
             .await
+    }
+
+    /// Waits until an element has the focus.
+    pub(super) async fn wait_for_focus(&self, testid: &str) {
+        let wait = self.client.wait().at_most(PATIENCE).every(LOOK_EVERY);
+        let focused = format!("[data-testid={testid}]:focus");
+        if let Err(error) = wait.for_element(Locator::Css(&focused)).await {
+            let text = self.text().await;
+            panic!("{testid} did not get the focus ({error}); the window shows:\n{text}")
+        }
+    }
+
+    /// Puts another text into a field.
+    pub(super) async fn fill(&self, testid: &str, text: &str) {
+        let field = self.wait_for(testid).await;
+        field.clear().await.expect("a field can be emptied");
+        field.send_keys(text).await.expect("a field takes text");
     }
 
     /// Waits until no such element is there any more.

@@ -116,6 +116,13 @@ pub(crate) fn Approval(
         if live && done != Some(true) {
             ipc::spawn(async move {
                 ipc::sleep(SETTLING_MS).await;
+                // Whoever is about to write is waited for; where there is text, the focus stays with it.
+                while desk.typed_within(WRITING_MS)
+                    && !ipc::is_text_focused()
+                    && sending.try_get_untracked() == Some(false)
+                {
+                    ipc::sleep(SETTLING_MS).await;
+                }
                 let in_view =
                     at_end.is_none_or(|AtEnd(at_end)| at_end.try_get_untracked() == Some(true));
                 let free = desk.overlay.get_untracked().is_none()

@@ -56,6 +56,8 @@ pub(crate) fn Fallbacks() -> impl IntoView {
             all.push(model);
             wanted.set(String::new());
             choose(all);
+            // The button that was pressed has nothing to add now, and cannot keep the focus.
+            let _ = ipc::focus("[data-testid=fallback-model]");
         }
     };
     view! {
@@ -152,7 +154,18 @@ fn Fallback(model: ModelRef, models: RwSignal<Vec<ModelRef>>) -> impl IntoView {
     let remove = move |_| {
         let mut all = models.get_untracked();
         of.with_value(|of| all.retain(|other| !is_same(other, of)));
-        desk.act(Op::ChooseFallbacks { models: all });
+        ipc::spawn(async move {
+            match desk.submit(Op::ChooseFallbacks { models: all }).await {
+                Ok(_) => {
+                    ipc::next_frame_or(100).await;
+                    // The row went away with its focus; what it can be replaced with is next.
+                    if ipc::is_focus_lost() {
+                        let _ = ipc::focus("[data-testid=fallback-model]");
+                    }
+                }
+                Err(error) => desk.tell(&error),
+            }
+        });
     };
     let name = model.model.clone();
     view! {
