@@ -136,6 +136,25 @@ impl Door {
         }
     }
 
+    /// How many turns run.
+    pub(crate) fn running_turns(&self) -> usize {
+        match &*self.state.borrow() {
+            State::Open(engine) => engine.running_turns(),
+            State::Opening | State::Refused(_) | State::Closed => 0,
+        }
+    }
+
+    /// Ready when no turn runs, or there is no engine.
+    pub(crate) async fn until_no_turn_runs(&self) {
+        let engine = match &*self.state.borrow() {
+            State::Open(engine) => Some(engine.clone()),
+            State::Opening | State::Refused(_) | State::Closed => None,
+        };
+        if let Some(engine) = engine {
+            engine.until_no_turn_runs().await;
+        }
+    }
+
     /// A window is gone; its pages are.
     pub(crate) fn window_gone(&self, label: &str) {
         if let State::Open(engine) = &*self.state.borrow() {

@@ -1,7 +1,9 @@
 //! The window, and how the process with a window begins and leaves.
 //!
 //! Invariant: leaving is ordered: the engine ends what runs, within its limit, then the process goes; whoever asks
-//! (the last window, the menu, a signal) comes through the same exit. The web view never leaves the app.
+//! (the last window, the menu, a signal) comes through the same exit. A turn does not belong to a window: closing the last
+//! one while a turn runs leaves the engine at work until it ends, and another start opens the window again; Quit and
+//! signals end the turn. The web view never leaves the app.
 //! Not here: what a page asks for (`commands`), and how the engine is reached (`door`).
 
 mod keeper;
@@ -105,7 +107,12 @@ pub(crate) fn run(data_dir: PathBuf, wish: Wish) -> Result<i32, NoWindow> {
             && !app.state::<Leaving>().done.load(Ordering::SeqCst)
         {
             api.prevent_exit();
-            leave(app, code.unwrap_or(0));
+            match code {
+                // The last window was closed, and nobody said that what runs is to end.
+                None if app.state::<Arc<Door>>().running_turns() > 0 => stay(app),
+                None => leave(app, 0),
+                Some(code) => leave(app, code),
+            }
         }
     }))
 }
@@ -114,7 +121,7 @@ fn set_up(app: &mut App, data_dir: PathBuf, wish: Wish) -> tauri::Result<()> {
     let handle = app.handle().clone();
     let keeper = Arc::new(Keeper::of(&data_dir));
     let door = Arc::new(Door::new(data_dir, move || bring_to_front(&handle)));
-    app.manage(Arc::clone(&keeper));
+    app.manage(keeper);
     app.manage(Arc::clone(&door));
 
     // The engine opens while the window does; a page that is faster waits at the door.
@@ -130,12 +137,17 @@ fn set_up(app: &mut App, data_dir: PathBuf, wish: Wish) -> tauri::Result<()> {
         }
     });
     listen_to_signals(app.handle().clone());
+    open_window(app.handle())
+}
+
+fn open_window(app: &AppHandle) -> tauri::Result<()> {
+    let keeper = Arc::clone(&app.state::<Arc<Keeper>>());
     let window = window(app, &keeper)?;
     async_runtime::spawn(async move { keeper.keep(&window).await });
     Ok(())
 }
 
-fn window(app: &App, keeper: &Keeper) -> tauri::Result<WebviewWindow> {
+fn window(app: &AppHandle, keeper: &Keeper) -> tauri::Result<WebviewWindow> {
     let dev_url = app.config().build.dev_url.clone();
     let window = WebviewWindowBuilder::new(app, MAIN, WebviewUrl::default())
         .title("Holdfast")
@@ -176,7 +188,7 @@ fn stays(url: &Url, dev_url: Option<&Url>) -> bool {
 /// A window on another desktop or behind others is of no use to someone who just started Holdfast.
 fn bring_to_front(app: &AppHandle) {
     let Some(window) = app.get_webview_window(MAIN) else {
-        return; // It is closing.
+        return open_again(app);
     };
     let raised = window
         .unminimize()
@@ -185,6 +197,39 @@ fn bring_to_front(app: &AppHandle) {
     if let Err(error) = raised {
         tracing::warn!(%error, "the window could not be brought to the front");
     }
+}
+
+/// Opens the window of an app that had stayed without one, or notes why not: the next start tries again.
+fn open_again(app: &AppHandle) {
+    if app.state::<Leaving>().begun.load(Ordering::SeqCst) {
+        return; // It is closing.
+    }
+    let handle = app.clone();
+    let asked = app.run_on_main_thread(move || {
+        if let Err(error) = open_window(&handle) {
+            tracing::warn!(%error, "the window could not be opened again");
+        }
+    });
+    if let Err(error) = asked {
+        tracing::warn!(%error, "the window could not be opened again");
+    }
+}
+
+/// Stays without a window until no turn runs, and leaves then, unless there is a window again.
+fn stay(app: &AppHandle) {
+    let turns = app.state::<Arc<Door>>().running_turns();
+    tracing::info!(
+        turns,
+        "the window is closed; the engine stays until its turns have ended"
+    );
+    let app = app.clone();
+    async_runtime::spawn(async move {
+        let door = Arc::clone(&app.state::<Arc<Door>>());
+        door.until_no_turn_runs().await;
+        if app.get_webview_window(MAIN).is_none() {
+            leave(&app, 0);
+        }
+    });
 }
 
 fn listen_to_signals(app: AppHandle) {

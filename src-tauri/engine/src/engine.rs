@@ -882,6 +882,13 @@ impl Engine {
         self.shared().running.borrow().len()
     }
 
+    /// Ready when no turn runs. Cancel safe.
+    pub async fn until_no_turn_runs(&self) {
+        let mut running = self.shared().running.subscribe();
+        // The sender lives as long as `shared`.
+        let _ = running.wait_for(HashMap::is_empty).await;
+    }
+
     /// Ends everything in order, within three seconds: ops are refused, running turns end as interrupted and say so in
     /// the log, parked polls are answered, the log is closed. Idempotent.
     #[tracing::instrument(skip_all, fields(?why))]
