@@ -127,6 +127,10 @@ mutants! {
     NoFlushBeforeOther,
     /// The events of an op are not one transaction.
     SplitOp,
+    /// A damaged database is refused, and nothing of it is saved.
+    NoSalvage,
+    /// A database is opened without a look, though a reader met damage in it.
+    SkipDamageCheck,
     /// A turn begins though there is no room for its end.
     RoomIgnored,
 

@@ -1,6 +1,7 @@
 //! The engine's guards.
 
 mod changing;
+mod damaged;
 mod telling;
 
 use std::{path::Path, time::Duration};
@@ -115,6 +116,11 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::FlushEveryToken => (story!(burst), "pieces2", "pieces200"),
         Mutant::NoFlushBeforeOther => (story!(text_before_call), "order1", "order0"),
         Mutant::SplitOp => (story!(half_an_op), "half0", "half1"),
+        Mutant::NoSalvage => (story!(damaged::no_database), "opens", "refused: Corrupt"),
+        Mutant::SkipDamageCheck => {
+            let green = "Unsupported in its place";
+            (story!(damaged::missing_event), green, "a hole")
+        }
         Mutant::RoomIgnored => (story!(full_disk), "StorageFailed", "taken"),
         Mutant::NoOpId => (story!(op_twice), "the same receipt", "TurnActive"),
         Mutant::NoOpIdInWriter => (story!(server_twice), "the same receipt", "Other"),
