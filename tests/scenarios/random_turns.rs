@@ -19,7 +19,7 @@ use tests::{
 };
 use transcript::Transcript;
 
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 14;
 const TURNS: u64 = 6;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_engine_child");
@@ -148,7 +148,7 @@ fn answers(dice: &mut Dice, dialect: Dialect) -> Vec<Script> {
             1 => answer.pings(),
             _ => answer.says(&format!("word{n} ")),
         });
-        scripts.push(match dice.below(10) {
+        scripts.push(match dice.below(13) {
             0 => answer.cut(Ending::Fin),
             1 => answer.cut(Ending::Rst),
             2 => answer.goes_silent(),
@@ -157,7 +157,7 @@ fn answers(dice: &mut Dice, dialect: Dialect) -> Vec<Script> {
                 .calls("current_time", json!({ "n": dice.below(3) }))
                 .ends(),
             5 => answer.calls("no_such_tool", json!({})).reaches_its_limit(),
-            6 | 7 => {
+            6..=10 => {
                 let path = dice.one_of(&["a.md", "b.md"]);
                 let content = format!("{}\n", dice.below(3));
                 answer

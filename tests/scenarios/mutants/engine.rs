@@ -116,7 +116,7 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::FlushEveryToken => (story!(burst), "pieces2", "pieces200"),
         Mutant::NoFlushBeforeOther => (story!(text_before_call), "order1", "order0"),
         Mutant::SplitOp => (story!(half_an_op), "half0", "half1"),
-        Mutant::NoSalvage => (story!(damaged::no_database), "opens", "refused: Corrupt"),
+        Mutant::NoSalvage => (story!(damaged::no_database), "opens", "refused: Damaged"),
         Mutant::SkipDamageCheck => {
             let green = "Unsupported in its place";
             (story!(damaged::missing_event), green, "a hole")

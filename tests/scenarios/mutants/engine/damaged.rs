@@ -1,6 +1,6 @@
 //! Damaged files: what is done before anybody works with one.
 
-use engine::mutant::Mutant;
+use engine::{OpenError, mutant::Mutant};
 use protocol::{InterruptedWhy, StreamId};
 use tests::{seeded::DATABASE, world::World};
 
@@ -17,11 +17,8 @@ pub(super) async fn no_database(mutant: Option<Mutant>) -> String {
             engine.shutdown(InterruptedWhy::AppExit).await;
             "opens".to_owned()
         }
-        Err(error) => {
-            let words = format!("{error:?}");
-            let variant = words.split([' ', '(']).next().unwrap_or_default();
-            format!("refused: {variant}")
-        }
+        Err(OpenError::Storage(error)) => format!("refused: {:?}", error.trouble()),
+        Err(error) => format!("refused: {error}"),
     }
 }
 
