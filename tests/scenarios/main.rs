@@ -24,6 +24,7 @@ mod folder;
 mod following;
 mod killed;
 mod killed_at;
+mod left_behind;
 mod making_room;
 mod random_turns;
 mod recorded;

@@ -11,21 +11,29 @@ use protocol::{
     TurnView,
 };
 
-use crate::gateway::{CallMade, Message};
+use crate::{
+    Harness,
+    gateway::{CallMade, Message},
+    mutant::mutated,
+};
 
 /// The messages of these turns, oldest first.
 pub(crate) fn messages(turns: &[TurnView]) -> Vec<Message> {
-    messages_of(turns, turns)
+    messages_of(turns, turns, &Harness::default())
 }
 
 /// The messages of some turns of a conversation: what stands for the summed up ones, and the others among `told`.
-pub(crate) fn messages_of(turns: &[TurnView], told: &[TurnView]) -> Vec<Message> {
+pub(crate) fn messages_of(
+    turns: &[TurnView],
+    told: &[TurnView],
+    harness: &Harness,
+) -> Vec<Message> {
     let mut out = summary_message(turns);
     let summed_up = summed_up(turns);
     let set_aside = set_aside(turns);
     for turn in told {
         if summed_up.is_none_or(|through| turn.turn > through) {
-            tell(turn, &set_aside, &mut out);
+            tell(turn, &set_aside, harness, &mut out);
         }
     }
     out
@@ -104,7 +112,7 @@ impl Answer {
     }
 }
 
-fn tell(turn: &TurnView, set_aside: &HashSet<ItemId>, out: &mut Vec<Message>) {
+fn tell(turn: &TurnView, set_aside: &HashSet<ItemId>, harness: &Harness, out: &mut Vec<Message>) {
     let mut answer = Answer::default();
     for item in &turn.items {
         match &item.body {
@@ -125,6 +133,7 @@ fn tell(turn: &TurnView, set_aside: &HashSet<ItemId>, out: &mut Vec<Message>) {
             ItemBody::ToolCall {
                 name,
                 arguments,
+                call_id: provider_id,
                 step,
                 state,
                 ..
@@ -134,7 +143,10 @@ fn tell(turn: &TurnView, set_aside: &HashSet<ItemId>, out: &mut Vec<Message>) {
                 }
                 answer.step = *step;
                 // Ours, not the provider's: those may be missing, or repeat between steps.
-                let call_id = format!("call_{}", item.item);
+                let call_id = match provider_id {
+                    Some(theirs) if mutated!(harness, KeyByProviderId) => theirs.clone(),
+                    Some(_) | None => format!("call_{}", item.item),
+                };
                 answer.calls.push(CallMade {
                     call_id: call_id.clone(),
                     name: sendable(name),
@@ -144,7 +156,7 @@ fn tell(turn: &TurnView, set_aside: &HashSet<ItemId>, out: &mut Vec<Message>) {
                     call_id,
                     name: sendable(name),
                     text: match result_text(state) {
-                        text if set_aside.contains(&item.item) => left_out(&text),
+                        text if set_aside.contains(&item.item) => left_out(&text, harness),
                         text => text,
                     },
                 });
@@ -193,7 +205,10 @@ fn object_or_empty(arguments: &str) -> String {
 }
 
 /// What stands for a result that was left out: that the tool ran, and how much it said.
-fn left_out(text: &str) -> String {
+fn left_out(text: &str, harness: &Harness) -> String {
+    if mutated!(harness, PlaceholderAsResult) {
+        return String::new();
+    }
     format!(
         "[The tool ran. Its result of {} characters was left out here to make room; call it again if you need it.]",
         text.chars().count()

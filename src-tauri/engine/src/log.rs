@@ -33,7 +33,7 @@ use protocol::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::{Harness, clock::Clock};
+use crate::{Harness, clock::Clock, mutant::mutated};
 
 pub use backup::{BackupError, backup};
 pub use database::OpenError;
@@ -467,7 +467,8 @@ fn opened(dir: &Path, how: &How, harness: &Harness) -> Result<Opening, OpenError
         Ok(opening) => return Ok(opening),
         Err(error) => error,
     };
-    let Some(found) = error.damage() else {
+    let damage = error.damage();
+    let Some(found) = damage.filter(|_| !mutated!(harness, NoSalvage)) else {
         return Err(error);
     };
     tracing::error!(%error, "the database is damaged; what can be read of it is saved");
@@ -503,7 +504,9 @@ fn opened_sound(dir: &Path, how: &How, harness: &Harness) -> Result<Opening, Ope
         mut connection,
         backups,
     } = database::open_to_write(dir, how.now, how.lock_wait, harness)?;
-    soundness::check(&connection, dir)?;
+    if !mutated!(harness, SkipDamageCheck) {
+        soundness::check(&connection, dir)?;
+    }
     database::log_id(&connection)?;
     let recovered = recovery::run(&mut connection, how.boot, how.now, harness)?;
     database::settle(&connection).map_err(|e| database::worded(&path, e))?;

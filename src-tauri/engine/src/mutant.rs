@@ -71,6 +71,8 @@ mutants! {
     CloseLogFirst,
     /// The connection stays open after the turn.
     LeaveSocket,
+    /// A turn may be limited to as long as it may be silent.
+    AcceptEqual,
     /// A panic of a turn is nobody's.
     NoGuard,
     /// A turn may take any number of steps.
@@ -79,8 +81,20 @@ mutants! {
     NoToolLoop,
     /// Another model takes over though something was said.
     FailoverAfterContent,
+    /// The log does not say who takes over.
+    SilentFailover,
+    /// What the server says is wrong passes for the end of the answer.
+    IgnoreErrorLine,
+    /// Bytes that are no answer pass for the end of one.
+    SkipUnreadable,
     /// A conversation that does not fit is summed up again and again.
     CompactAgain,
+    /// A summary that was cut counts.
+    CutSummaryCounts,
+    /// A result that was left out is told as if it had been empty.
+    PlaceholderAsResult,
+    /// Calls are told apart by the provider's own names for them.
+    KeyByProviderId,
 
     // Tools.
     /// A call runs though its answer was cut.
@@ -89,6 +103,14 @@ mutants! {
     ParkCounts,
     /// A question takes every answer, not only the first.
     AnyAnswerCounts,
+    /// A change that may have happened already is repeated without a word.
+    MayHaveRunIgnored,
+    /// The same call is made as often as the model says it.
+    FollowerRunsToo,
+    /// A file is replaced though it is not what it was when the user was asked.
+    ChangedSinceAsked,
+    /// A file is written behind a link that was put there since.
+    FollowLinks,
     /// A call's start is as durable as text.
     TextClassForCalls,
 
@@ -105,6 +127,12 @@ mutants! {
     NoFlushBeforeOther,
     /// The events of an op are not one transaction.
     SplitOp,
+    /// A damaged database is refused, and nothing of it is saved.
+    NoSalvage,
+    /// A database is opened without a look, though a reader met damage in it.
+    SkipDamageCheck,
+    /// A turn begins though there is no room for its end.
+    RoomIgnored,
 
     // Ops.
     /// A session applies an op again.

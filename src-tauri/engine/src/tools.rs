@@ -217,7 +217,7 @@ impl Toolbox {
             Tool::ReadFile => parse(name, fields, arguments)
                 .and_then(|asked| read::run(&Folder::open(&self.folder()?)?, &asked)),
             Tool::WriteFile => match prepared {
-                Some(prepared) => return write::run(&prepared.planned, wanted),
+                Some(prepared) => return write::run(&prepared.planned, wanted, &self.harness),
                 None => Err(format!("{name} did not run: the user was not asked")),
             },
             #[cfg(any(test, feature = "gates"))]

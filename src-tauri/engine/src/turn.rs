@@ -384,9 +384,10 @@ impl Driver {
     }
 
     async fn call_model(&mut self, candidate: usize, tools: Tools) {
+        let harness = self.cx.harness.clone();
         let asked = self.ask(candidate, |turns, candidate, toolbox| ModelRequest {
             model: candidate.model.model.clone(),
-            messages: context::messages(turns),
+            messages: context::messages_of(turns, turns, &harness),
             tools: match tools {
                 Tools::Offered => toolbox.specs(),
                 Tools::Withheld => Vec::new(),
@@ -491,6 +492,7 @@ impl Driver {
         self.cx.phase.set(Phase::RunningTool { name: name.clone() });
         let (toolbox, reads, session) =
             (self.toolbox.clone(), self.cx.reads.clone(), self.cx.session);
+        let harness = self.cx.harness.clone();
         self.tools.spawn(async move {
             let may_have_run = {
                 let (name, arguments) = (name.clone(), arguments.clone());
@@ -503,6 +505,7 @@ impl Driver {
                 tracing::error!(%session, %error, "could not look for cut calls");
                 true
             });
+            let may_have_run = may_have_run && !mutated!(harness, MayHaveRunIgnored);
             let done = match toolbox.prepare(name, arguments).await {
                 Err(why) => Done::Prepared(Prospect::Refused(why), None),
                 Ok(None) => Done::Prepared(Prospect::Harmless, None),
@@ -761,7 +764,9 @@ impl Driver {
         match (summing, ended) {
             (None, Ok(end)) => Input::AttemptEnded(end),
             (None, Err(error)) => Input::AttemptFailed(error),
-            (Some(summing), Ok(end)) => Input::Compacted(summing.finished(end.finish)),
+            (Some(summing), Ok(end)) => {
+                Input::Compacted(summing.finished(end.finish, &self.cx.harness))
+            }
             (Some(summing), Err(error)) => Input::Compacted(Err(compaction::no_summary(
                 summing.overflow,
                 &error.failure,
@@ -809,9 +814,12 @@ enum News {
 
 impl Summing {
     /// A summary counts only as a whole: half of one would stand for a conversation it does not tell.
-    fn finished(self, finish: FinishReason) -> Result<Compaction, Failure> {
+    fn finished(self, finish: FinishReason, harness: &Harness) -> Result<Compaction, Failure> {
         let summary = self.text.trim();
         match finish {
+            FinishReason::Length if mutated!(harness, CutSummaryCounts) && !summary.is_empty() => {
+                Ok(self.plan.with_summary(summary.to_owned()))
+            }
             FinishReason::Stop | FinishReason::Unknown if !summary.is_empty() => {
                 Ok(self.plan.with_summary(summary.to_owned()))
             }

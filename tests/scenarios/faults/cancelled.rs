@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use engine::gate::Gate;
+use engine::{Fault, WriteStep, gate::Gate};
 use protocol::{Dialect, Op, Phase, SessionId, TurnId};
 use serde_json::json;
 use tests::{
     model_server::{Answer, DIALECTS, ModelServer, Script},
-    seeded::DATABASE,
     sentinel::random_u128,
     world::World,
 };
@@ -60,8 +59,10 @@ const CAUSES: [Cause; 5] = [
 fn expected(when: When, cause: Cause) -> Option<&'static str> {
     if when == When::AfterTheEnd {
         return match cause {
-            Cause::Stop | Cause::Ceiling | Cause::Quit => Some("(completed)"),
-            Cause::StorageFailed | Cause::Silence => None,
+            Cause::Stop | Cause::Ceiling | Cause::Quit | Cause::StorageFailed => {
+                Some("(completed)")
+            }
+            Cause::Silence => None,
         };
     }
     match (cause, when) {
@@ -70,11 +71,9 @@ fn expected(when: When, cause: Cause) -> Option<&'static str> {
         (Cause::Ceiling, When::AtAQuestion) => Some("(running)"),
         (Cause::Ceiling, _) => Some("(failed: TurnTimeout)"),
         (Cause::Quit, _) => Some("(interrupted: AppExit)"),
-        // Somebody has to want to write.
-        (Cause::StorageFailed, When::InMidText | When::InMidTool) => {
-            Some("(interrupted: StorageFailed)")
-        }
-        (Cause::StorageFailed, _) => None,
+        // Nobody wants to write until the user says something, and that end is kept until it can be written.
+        (Cause::StorageFailed, When::AtAQuestion) => Some("(stopped)"),
+        (Cause::StorageFailed, _) => Some("(interrupted: StorageFailed)"),
         (Cause::Silence, When::Loading | When::BeforeTheFirstWord) => {
             Some("(failed: FirstTokenTimeout)")
         }
@@ -109,8 +108,11 @@ async fn bring_to(dialect: Dialect, when: When) -> Set {
     let folder = world.data_dir().join("files");
     std::fs::create_dir(&folder).expect("a fresh folder");
     server.script(match when {
-        When::Loading => answer.goes_silent().head_behind("the head never comes"),
-        When::BeforeTheFirstWord => answer.stirs().goes_silent(),
+        When::Loading => {
+            let late = answer.says("Late ").goes_silent();
+            late.head_behind("the head never comes")
+        }
+        When::BeforeTheFirstWord => answer.stirs().gate("more").says("more ").goes_silent(),
         When::InMidText => answer
             .says("Half ")
             .gate("more")
@@ -199,7 +201,12 @@ async fn end_by(mut set: Set, when: When, cause: Cause) -> String {
             sockets_are_closed(&set, when).await;
             return tests::picture::turns(&stored.turns);
         }
-        Cause::StorageFailed => refuse_writes(&set.world),
+        // From now on the log takes no event, as on a full disk.
+        Cause::StorageFailed => {
+            let faults = &set.world.faults;
+            faults.fail_writes_from(1, WriteStep::Commit, Fault::Full);
+            want_to_write(&set, when).await;
+        }
         Cause::Silence => {
             let limit = match when {
                 When::InMidText => set.world.gap(),
@@ -212,7 +219,6 @@ async fn end_by(mut set: Set, when: When, cause: Cause) -> String {
     match when {
         When::InMidTool => set.world.gates.release(Gate::ToolRunning),
         When::AfterTheEnd => set.world.gates.release(Gate::BeforeTerminal),
-        When::InMidText if cause == Cause::StorageFailed => set.server.pass("more").await,
         _ => {}
     }
     if cause == Cause::StorageFailed {
@@ -223,7 +229,7 @@ async fn end_by(mut set: Set, when: When, cause: Cause) -> String {
             _ = told => {}
             () = async { loop { set.world.flush_text().await; } } => unreachable!("it waits"),
         }
-        allow_writes(&set.world);
+        set.world.faults.heal();
         // The end is kept and tried again, unless the log was mended before its first try.
         let again = Duration::from_secs(5);
         tokio::select! {
@@ -243,6 +249,18 @@ async fn end_by(mut set: Set, when: When, cause: Cause) -> String {
     met
 }
 
+/// Lets the turn come to where it wants to write something.
+async fn want_to_write(set: &Set, when: When) {
+    match when {
+        When::Loading => set.server.release("the head never comes"),
+        When::BeforeTheFirstWord | When::InMidText => set.server.pass("more").await,
+        When::BetweenAttempts => set.world.pass_the_wait(&set.window, 2).await,
+        When::AtAQuestion => set.world.stop(set.session, TurnId::FIRST).await,
+        // They write when they are let go.
+        When::InMidTool | When::AfterTheEnd => {}
+    }
+}
+
 /// Every connection has ended, and where the provider had not, we have.
 async fn sockets_are_closed(set: &Set, when: When) {
     let now = set
@@ -254,20 +272,4 @@ async fn sockets_are_closed(set: &Set, when: When) {
         When::InMidTool | When::BetweenAttempts | When::AtAQuestion | When::AfterTheEnd => 0,
     };
     assert_eq!((now.chats, now.closed_by_us), (1, by_us), "{when:?}");
-}
-
-/// From now on the log takes no event, as on a full disk.
-fn refuse_writes(world: &World) {
-    let db = rusqlite::Connection::open(world.data_dir().join(DATABASE)).expect("it opens");
-    db.busy_timeout(Duration::from_secs(10)).expect("it waits");
-    db.execute_batch(
-        "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'the disk is full'); END",
-    )
-    .expect("a trigger");
-}
-
-fn allow_writes(world: &World) {
-    let db = rusqlite::Connection::open(world.data_dir().join(DATABASE)).expect("it opens");
-    db.busy_timeout(Duration::from_secs(10)).expect("it waits");
-    db.execute_batch("DROP TRIGGER full").expect("no trigger");
 }

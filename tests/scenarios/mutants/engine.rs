@@ -1,5 +1,9 @@
 //! The engine's guards.
 
+mod changing;
+mod damaged;
+mod telling;
+
 use std::{path::Path, time::Duration};
 
 use engine::{gate::Gate, mutant::Mutant};
@@ -42,6 +46,10 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         }
         Mutant::CloseLogFirst => (story!(quit), "interrupted: AppExit ends1", "running ends0"),
         Mutant::LeaveSocket => (story!(stop), "stopped closed1", "stopped closed0"),
+        Mutant::AcceptEqual => {
+            let green = "Invalid { field: \"ceiling_ms\" }";
+            (story!(equal_limits), green, "taken")
+        }
         Mutant::NoGuard => {
             let red = "failed: Aborted backstops1";
             (story!(panic), "failed: Panicked backstops0", red)
@@ -58,6 +66,31 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
             let green = "failed: StreamCut other0";
             (story!(cut_with_another), green, "completed other1")
         }
+        Mutant::SilentFailover => {
+            let green = "completed handed1";
+            (story!(telling::taken_over), green, "completed handed0")
+        }
+        Mutant::IgnoreErrorLine => {
+            let green = "failed: ProviderError";
+            (story!(telling::says_what_is_wrong), green, "completed")
+        }
+        Mutant::SkipUnreadable => {
+            let green = "failed: BadStream";
+            (story!(telling::web_page), green, "completed")
+        }
+        Mutant::CutSummaryCounts => {
+            let green = "failed: ContextOverflow summaries0";
+            let red = "completed summaries1";
+            (story!(telling::half_a_summary), green, red)
+        }
+        Mutant::PlaceholderAsResult => {
+            let green = "completed told1";
+            (story!(telling::result_left_out), green, "completed told0")
+        }
+        Mutant::KeyByProviderId => {
+            let (green, red) = ("completed results2", "completed results1");
+            (story!(telling::calls_of_one_name), green, red)
+        }
         Mutant::CompactAgain => {
             let green = "failed: ContextOverflow dials3";
             (story!(never_fits), green, "completed dials5")
@@ -65,6 +98,13 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::ParkCounts => (story!(park), "completed", "failed: TurnTimeout"),
         // The database refuses it too, but has no words for it.
         Mutant::AnyAnswerCounts => (story!(two_answers), "AlreadyResolved", "Other"),
+        Mutant::MayHaveRunIgnored => (story!(changing::stopped_and_again), "asks", "completed"),
+        Mutant::FollowerRunsToo => {
+            let green = "questions1";
+            (story!(changing::twice_in_a_step), green, "questions2")
+        }
+        Mutant::ChangedSinceAsked => (story!(changing::changed_meanwhile), "mine", "hello"),
+        Mutant::FollowLinks => (story!(changing::link_meanwhile), "elsewhere0", "elsewhere1"),
         Mutant::RunOnParse => (story!(cut_call), "runs0", "runs1"),
         Mutant::TextClassForCalls => (story!(tool_sync), "syncs1", "syncs0"),
         Mutant::NoRecovery => {
@@ -76,6 +116,12 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::FlushEveryToken => (story!(burst), "pieces2", "pieces200"),
         Mutant::NoFlushBeforeOther => (story!(text_before_call), "order1", "order0"),
         Mutant::SplitOp => (story!(half_an_op), "half0", "half1"),
+        Mutant::NoSalvage => (story!(damaged::no_database), "opens", "refused: Damaged"),
+        Mutant::SkipDamageCheck => {
+            let green = "Unsupported in its place";
+            (story!(damaged::missing_event), green, "a hole")
+        }
+        Mutant::RoomIgnored => (story!(full_disk), "StorageFailed", "taken"),
         Mutant::NoOpId => (story!(op_twice), "the same receipt", "TurnActive"),
         Mutant::NoOpIdInWriter => (story!(server_twice), "the same receipt", "Other"),
         Mutant::NoExpectedHead => {
@@ -258,6 +304,17 @@ async fn ceiling(mutant: Option<Mutant>) -> String {
     end_of(&window).await
 }
 
+/// A turn that may take as long as its model may be silent.
+async fn equal_limits(mutant: Option<Mutant>) -> String {
+    let (world, _server) = set(mutant).await;
+    let mut limits = world.limits;
+    limits.ceiling_ms = limits.first_event_ms.max(limits.gap_ms);
+    said(
+        refusal(world.submit(Op::ChangeTimeLimits { limits }).await),
+        "taken",
+    )
+}
+
 async fn quit(mutant: Option<Mutant>) -> String {
     let (mut world, server) = set(mutant).await;
     server.script(Answer::new(DIALECT).says("On and on").goes_silent());
@@ -378,16 +435,30 @@ async fn never_fits(mutant: Option<Mutant>) -> String {
     format!("{end} dials{}", server.counters().chats - BEFORE)
 }
 
-/// A model that wants to write a file below a folder of the world, and the question it leads to.
-async fn asked(
-    world: &World,
-    server: &ModelServer,
-) -> (SessionId, TurnId, ItemId, Client<Transcript>) {
+/// A model asked, and waits for the user's word.
+struct Asked<'a> {
+    world: &'a World,
+    session: SessionId,
+    turn: TurnId,
+    item: ItemId,
+    window: Client<Transcript>,
+}
+
+fn a_file(path: &str) -> serde_json::Value {
+    json!({ "path": path, "content": "hello" })
+}
+
+/// A model that wants to write a file.
+fn writes(path: &str) -> Answer {
+    Answer::new(DIALECT).calls("write_file", a_file(path))
+}
+
+/// A model that wants to change something below a folder of the world, and the question it leads to.
+async fn asked<'a>(world: &'a World, server: &ModelServer, wants: Script) -> Asked<'a> {
     let folder = world.data_dir().join("files");
-    std::fs::create_dir(&folder).expect("a fresh folder");
+    std::fs::create_dir_all(&folder).expect("a folder");
     world.add(server.provider()).await;
-    let arguments = json!({ "path": "a.txt", "content": "hello" });
-    server.script(Answer::new(DIALECT).calls("write_file", arguments).ends());
+    server.script(wants);
     server.script(Answer::whole(DIALECT, "Done."));
     let session = SessionId::from_bits(random_u128());
     let started = world.submit(Op::StartSession {
@@ -403,13 +474,20 @@ async fn asked(
     let Phase::Asking { item } = status.phase else {
         panic!("{status:?}")
     };
-    (session, receipt.turn.expect("a turn"), item, window)
+    Asked {
+        world,
+        session,
+        turn: receipt.turn.expect("a turn"),
+        item,
+        window,
+    }
 }
 
 /// Four hours pass before the user answers.
 async fn park(mutant: Option<Mutant>) -> String {
     let (world, server) = set(mutant).await;
-    let (session, turn, item, window) = asked(&world, &server).await;
+    let set = asked(&world, &server, writes("a.txt").ends()).await;
+    let (session, turn, item, window) = (set.session, set.turn, set.item, set.window);
     world.clock.advance(Duration::from_secs(4 * 60 * 60));
     let answer = protocol::Answer::AllowOnce;
     let allow = Op::AnswerApproval {
@@ -428,7 +506,8 @@ async fn park(mutant: Option<Mutant>) -> String {
 /// The second answer comes while the turn still runs.
 async fn two_answers(mutant: Option<Mutant>) -> String {
     let (world, server) = set(mutant).await;
-    let (session, turn, item, window) = asked(&world, &server).await;
+    let set = asked(&world, &server, writes("a.txt").ends()).await;
+    let (session, turn, item, window) = (set.session, set.turn, set.item, set.window);
     world.gates.hold(Gate::BeforeDial);
     let mut said = None;
     for answer in [protocol::Answer::AllowOnce, protocol::Answer::Deny] {
@@ -624,6 +703,20 @@ async fn half_an_op(mutant: Option<Mutant>) -> String {
         matches!(body, EventBody::TurnStarted { .. })
     });
     format!("half{}", messages - starts)
+}
+
+/// Almost nothing is left of the disk.
+async fn full_disk(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let session = ended(&world, &server).await;
+    let few = 30 * 1_024 * 1_024;
+    world
+        .free_bytes
+        .store(few, std::sync::atomic::Ordering::Relaxed);
+    world.clock.advance(Duration::from_secs(6));
+    let text = "And now?".to_owned();
+    let sent = refusal(world.submit(Op::SendMessage { session, text }).await);
+    said(sent, "taken")
 }
 
 async fn op_twice(mutant: Option<Mutant>) -> String {

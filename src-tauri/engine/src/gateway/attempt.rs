@@ -157,7 +157,13 @@ pub(super) async fn run(
         spoke |= is_answer(&event);
         emit(out, event).await?;
     }
-    if mutated!(harness, EofIsDone) && verdict.end == Err(Fault::Truncated) {
+    let passes = match &verdict.end {
+        Err(Fault::Said(_)) => mutated!(harness, IgnoreErrorLine),
+        Err(Fault::Unreadable(_)) => mutated!(harness, SkipUnreadable),
+        Err(Fault::Truncated) => mutated!(harness, EofIsDone),
+        Err(Fault::TooLong | Fault::Empty | Fault::CallsMissing) | Ok(_) => false,
+    };
+    if passes {
         verdict.end = Ok(StepEnd {
             finish: FinishReason::Stop,
             usage: Usage::default(),

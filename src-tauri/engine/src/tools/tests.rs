@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{GiveUp, Prepared, ToolResult, Toolbox, Wanted, bound, list, read, write};
-use crate::clock::{Clock, Sleep};
+use crate::{
+    Harness,
+    clock::{Clock, Sleep},
+};
 
 struct Noon;
 
@@ -757,7 +760,7 @@ async fn a_write_that_nobody_waits_for_any_more_is_given_up_without_a_trace() {
         let prepared = place.prepare(path, "new").await.unwrap();
         let wanted = Wanted::new();
         drop(GiveUp(wanted.clone()));
-        let result = write::run(&prepared.planned, &wanted);
+        let result = write::run(&prepared.planned, &wanted, &Harness::default());
         assert_eq!(result.effect, Effect::None);
         assert_says(&words(result).unwrap_err(), &["the turn had ended"]);
     }

@@ -16,6 +16,8 @@ use cap_std::fs::{Dir, File, OpenOptions, Permissions};
 use protocol::{Effect, Intent, ToolOutcome};
 use serde::Deserialize;
 
+use crate::{Harness, mutant::mutated};
+
 use super::{
     Prepared, ToolResult, Wanted,
     arguments::{Field, Kind, Need},
@@ -128,7 +130,7 @@ pub(super) fn prepare(folder_path: &Path, asked: WriteFile) -> Result<Prepared, 
 }
 
 /// Does what was planned, unless nobody wants it any more or the file is not what it was.
-pub(super) fn run(planned: &Planned, wanted: &Wanted) -> ToolResult {
+pub(super) fn run(planned: &Planned, wanted: &Wanted, harness: &Harness) -> ToolResult {
     let name = planned.target.said();
     let failed = |message: String, effect| ToolResult {
         outcome: ToolOutcome::Failed { message },
@@ -148,7 +150,7 @@ pub(super) fn run(planned: &Planned, wanted: &Wanted) -> ToolResult {
         Err(why) => return failed(why, Effect::None),
     };
     let mut made = Made::default();
-    match replace(&folder.dir, planned, wanted, &mut made) {
+    match replace(&folder.dir, planned, wanted, &mut made, harness) {
         Ok(()) => {
             let what = if planned.before.is_some() {
                 "replaced"
@@ -209,12 +211,13 @@ fn replace(
     planned: &Planned,
     wanted: &Wanted,
     made: &mut Made,
+    harness: &Harness,
 ) -> Result<(), NotWritten> {
     let Some((file_name, parents)) = planned.target.names.split_last() else {
         return Err(NotWritten::Changed);
     };
-    let parent = open_parent(dir, parents, made)?;
-    let permissions = unchanged(&parent, file_name, planned)?;
+    let parent = open_parent(dir, parents, made, harness)?;
+    let permissions = unchanged(&parent, file_name, planned, harness)?;
     let temporary = format!(".{:016x}.tmp", RandomState::new().hash_one(file_name));
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -228,7 +231,7 @@ fn replace(
     file.sync_all()?;
     drop(file);
     // Again, as late as can be: writing took its time.
-    unchanged(&parent, file_name, planned)?;
+    unchanged(&parent, file_name, planned, harness)?;
     if !wanted.still() {
         return Err(NotWritten::Unwanted);
     }
@@ -249,6 +252,7 @@ fn unchanged(
     parent: &Dir,
     name: &str,
     planned: &Planned,
+    harness: &Harness,
 ) -> Result<Option<Permissions>, NotWritten> {
     let (file, metadata) = match open_file(parent, name, FollowSymlinks::No) {
         Ok(opened) => opened,
@@ -262,7 +266,8 @@ fn unchanged(
         Err(NotOpened::Io(error)) => return Err(error.into()),
         Err(NotOpened::Folder | NotOpened::NoFile) => return Err(NotWritten::Changed),
     };
-    if metadata.permissions().readonly() || Some(content(file)?) != planned.before {
+    let changed = metadata.permissions().readonly() || Some(content(file)?) != planned.before;
+    if changed && !mutated!(harness, ChangedSinceAsked) {
         return Err(NotWritten::Changed);
     }
     Ok(Some(metadata.permissions()))
@@ -295,9 +300,18 @@ fn sync_folder(parent: &Dir) {
 }
 
 /// Name by name and through no link, so that it is the folder that was shown; missing ones are made.
-fn open_parent(dir: &Dir, names: &[String], made: &mut Made) -> Result<Dir, NotWritten> {
+fn open_parent(
+    dir: &Dir,
+    names: &[String],
+    made: &mut Made,
+    harness: &Harness,
+) -> Result<Dir, NotWritten> {
     let mut at = dir.try_clone()?;
     for name in names {
+        if mutated!(harness, FollowLinks) {
+            at = at.open_dir(name)?;
+            continue;
+        }
         at = match at.open_dir_nofollow(name) {
             Ok(inner) => inner,
             Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -7,6 +7,7 @@
 use protocol::{Effect as ToolEffect, EventBody, Intent, ItemId, Resolution, ToolOutcome};
 
 use super::machine::{Effect, Prospect, finished};
+use crate::{Harness, mutant::mutated};
 
 /// A call as the model made it.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,7 +67,13 @@ impl OpenCalls {
     }
 
     /// Takes a call in, and starts it if it changes nothing.
-    pub(super) fn begin(&mut self, call: Call, changes: bool, out: &mut Vec<Effect>) {
+    pub(super) fn begin(
+        &mut self,
+        call: Call,
+        changes: bool,
+        harness: &Harness,
+        out: &mut Vec<Effect>,
+    ) {
         let Call {
             item,
             name,
@@ -77,6 +84,7 @@ impl OpenCalls {
                 open.stage == Stage::Preparing
                     && open.call.name == name
                     && open.call.arguments == arguments
+                    && !mutated!(harness, FollowerRunsToo)
             });
             match same {
                 Some(first) => Stage::Following(first.call.item),

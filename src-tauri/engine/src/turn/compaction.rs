@@ -7,7 +7,7 @@ use protocol::{Failure, ItemBody, ItemId, ToolOutcome, ToolState, TurnId, TurnVi
 
 use super::machine::Compaction;
 use crate::{
-    context,
+    Harness, context,
     gateway::{Message, Room},
     tools::FLOOR_CHARS,
 };
@@ -57,7 +57,7 @@ pub(super) fn plan(turns: &[TurnView], running: TurnId, room: Option<Room>) -> O
         .filter(|through| context::summed_up(turns).is_none_or(|before| before < *through));
     let (source, unread) = match through {
         Some(_) => bounded(
-            told(&context::messages_of(turns, summed_up)),
+            told(&context::messages_of(turns, summed_up, &Harness::default())),
             percent(fits, SOURCE_PERCENT),
         ),
         None => (String::new(), 0),

@@ -474,7 +474,7 @@ impl Machine {
                 continue;
             }
             let changes = self.rules.changing.contains(&call.name);
-            open.begin(call, changes, out);
+            open.begin(call, changes, &self.harness, out);
         }
         self.state = State::RunningTools(open);
         self.after_tools(out);
@@ -526,7 +526,8 @@ impl Machine {
             return;
         }
         if let Some(next) = self.next_candidate(&failure) {
-            self.fail_attempt(&failure, None, Some(next), out);
+            let told = (!mutated!(self.harness, SilentFailover)).then_some(next);
+            self.fail_attempt(&failure, None, told, out);
             self.give_up_candidate(&failure);
             self.candidate += 1;
             self.attempt = 0;

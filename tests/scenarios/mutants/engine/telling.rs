@@ -1,0 +1,123 @@
+//! What the model is told and what is believed of a server's answer.
+
+use engine::mutant::Mutant;
+use protocol::{Dialect, EventBody, Op, SessionId};
+use serde_json::json;
+use tests::{
+    model_server::{Answer, MODEL, ModelServer, Script, model_of, provider_at, refused_address},
+    sentinel::random_u128,
+    world::World,
+};
+
+use super::{DIALECT, begin, count, end_of, set};
+
+fn too_long() -> Script {
+    let words = "request (1531 tokens) exceeds the available context size (1024 tokens)";
+    Script::error(DIALECT, 400, words)
+}
+
+/// A server that is away, and another one that takes over.
+pub(super) async fn taken_over(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let away = provider_at(DIALECT, refused_address());
+    world.add(away.clone()).await;
+    world.add(server.provider()).await;
+    let models = vec![server.model()];
+    let chosen = world.submit(Op::ChooseFallbacks { models }).await;
+    chosen.expect("chosen");
+    server.script(Answer::whole(DIALECT, "I am here."));
+    let session = world.begin_with(model_of(&away, MODEL), "Hello?").await;
+    let window = world.page().await.follow(session);
+    let end = end_of(&window).await;
+    let handed = |body: &EventBody| matches!(body, EventBody::AttemptFailed { next: Some(_), .. });
+    format!("{end} handed{}", count(&world.events(session), handed))
+}
+
+/// An answer that the server itself breaks off.
+pub(super) async fn says_what_is_wrong(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let half = Answer::new(DIALECT).says("Half ");
+    server.script(half.fails("the runner fell over"));
+    let (_, window) = begin(&world, &server).await;
+    end_of(&window).await
+}
+
+/// A web page instead of an answer.
+pub(super) async fn web_page(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Script::html(200));
+    let (_, window) = begin(&world, &server).await;
+    end_of(&window).await
+}
+
+/// A summary that reaches the limit of tokens.
+pub(super) async fn half_a_summary(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::whole(DIALECT, &"kelp ".repeat(100)));
+    let (session, window) = begin(&world, &server).await;
+    window.until_idle().await;
+    server.script(too_long());
+    let half = Answer::new(DIALECT).says("They spoke of");
+    server.script(half.reaches_its_limit());
+    server.script(Answer::whole(DIALECT, "Yes."));
+    world.say(session, "And the tides?").await;
+    window.sees("And the tides?").await;
+    let end = end_of(&window).await;
+    server.forget_scripts();
+    let compacts = |body: &EventBody| matches!(body, EventBody::HistoryCompacted { .. });
+    let summaries = count(&world.events(session), compacts);
+    format!("{end} summaries{summaries}")
+}
+
+/// Begins a conversation whose tools see a long file.
+async fn begin_with_file(world: &World, server: &ModelServer) -> SessionId {
+    let folder = world.data_dir().join("files");
+    std::fs::create_dir(&folder).expect("a fresh folder");
+    let long = "kelp and tides\n".repeat(1_000);
+    std::fs::write(folder.join("long.txt"), long).expect("a fresh file");
+    world.add(server.provider()).await;
+    let session = SessionId::from_bits(random_u128());
+    let started = world.submit(Op::StartSession {
+        session,
+        model: server.model(),
+        text: "Read.".to_owned(),
+        folder: Some(folder.display().to_string()),
+    });
+    started.await.expect("it starts");
+    session
+}
+
+/// A result that is left out to make room.
+pub(super) async fn result_left_out(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let reads = Answer::new(DIALECT).calls("read_file", json!({ "path": "long.txt" }));
+    server.script(reads.ends());
+    server.script(too_long());
+    server.script(Answer::whole(DIALECT, "I have read it."));
+    let session = begin_with_file(&world, &server).await;
+    let window = world.page().await.follow(session);
+    let end = end_of(&window).await;
+    let told = server.chat(3).await.messages().pop().expect("a result");
+    let ran = u8::from(told.content.contains("The tool ran"));
+    format!("{end} told{ran}")
+}
+
+/// A provider that counts its calls anew in every step.
+pub(super) async fn calls_of_one_name(mutant: Option<Mutant>) -> String {
+    let (world, _) = set(mutant).await;
+    let dialect = Dialect::OpenAiChat;
+    let server = ModelServer::start(dialect);
+    for n in 0..2 {
+        let calls = Answer::new(dialect).calls("current_time", json!({ "again": n }));
+        server.script(calls.ends());
+    }
+    server.script(Answer::whole(dialect, "At last."));
+    let (_, window) = begin(&world, &server).await;
+    let end = end_of(&window).await;
+    let asked = server.chat(3).await.json();
+    let messages = asked["messages"].as_array().expect("messages").iter();
+    let ids: std::collections::HashSet<String> = messages
+        .filter_map(|message| message["tool_call_id"].as_str().map(str::to_owned))
+        .collect();
+    format!("{end} results{}", ids.len())
+}
