@@ -2,14 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use protocol::{Dialect, Phase, SessionId};
+use protocol::{AttachMode, Dialect, ErrorCode, Op, Phase, ResetReason, SessionId, StreamId};
 use tests::{
     client::{CallKind, Client, Fault, Page},
     clock::TestClock,
     model_server::{Answer, ModelServer},
     world::World,
 };
-use transcript::{Counters, POLL_MARGIN_MS, POLL_WAIT_MS, Transcript, mutant::Mutant};
+use transcript::{
+    AnswerError, Counters, Link, LinkState, Next, POLL_MARGIN_MS, POLL_WAIT_MS, Transcript,
+    mutant::Mutant,
+};
 
 use super::{Line, story};
 
@@ -30,6 +33,7 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::NoGapCheck => (story!(hole), "whole1 gaps1", "whole0 gaps0"),
         Mutant::ClearBeforeLoad => (story!(load_over_content), "blank0", "blank1"),
         Mutant::NoFireCheck => (story!(hidden), "armed0", "armed1"),
+        Mutant::ResetsUncounted => (story!(resets_for_ever), "at the button", "for ever"),
         Mutant::NoWaitLimit => (story!(hung), "given up", "stuck"),
     };
     Line { story, green, red }
@@ -200,6 +204,52 @@ async fn load_over_content(mutant: Option<Mutant>) -> String {
     set.page.release("load");
     set.server.release_all();
     format!("blank{}", u8::from(blank))
+}
+
+/// Every attach is a reset; its first poll is answered well, and its second one is refused.
+async fn resets_for_ever(mutant: Option<Mutant>) -> String {
+    let world = World::new().await;
+    let server = ModelServer::start(DIALECT);
+    server.script(Answer::whole(DIALECT, "One."));
+    let session = world.begin(&server, "Count.").await;
+    world.page().await.follow(session).until_idle().await;
+    let page = Page::load(&world.line, "another").await;
+    let stream = StreamId::Session(session);
+    let mut link = Link::<Transcript>::new(stream, 7).with_mutant(mutant);
+    let (mut now_ms, mut is_first) = (10_000, true);
+    for n in 0..200 {
+        if link.state() == LinkState::NeedsManual {
+            return "at the button".to_owned();
+        }
+        match link.next(now_ms) {
+            Next::WaitUntil(at) => now_ms = at,
+            Next::Attach { ticket, .. } => {
+                let mut attached = page.attach(stream).await.expect("it may");
+                attached.mode = AttachMode::Reset(ResetReason::AheadOfHead);
+                link.attached(ticket, Ok(attached), now_ms);
+                let title = format!("Title {n}");
+                let rename = Op::RenameSession { session, title };
+                world.submit(rename).await.expect("renamed");
+                is_first = true;
+            }
+            Next::Poll {
+                ticket,
+                mut request,
+                ..
+            } => {
+                request.wait_ms = 0;
+                let answer = if is_first {
+                    Ok(world.line.poll(request).await.expect("it may"))
+                } else {
+                    Err(AnswerError::Refused(ErrorCode::UnknownEpoch))
+                };
+                is_first = false;
+                link.polled(ticket, answer, now_ms);
+            }
+            Next::Nothing => return "nothing more".to_owned(),
+        }
+    }
+    "for ever".to_owned()
 }
 
 /// A poll is out, and the page is hidden.

@@ -572,7 +572,11 @@ impl<F: Follow> Link<F> {
             AttachMode::Resume | AttachMode::Fresh => Proof::Usual,
             AttachMode::Reset(_) => {
                 self.counters.resets += 1;
-                Proof::Doubted
+                if mutated!(self, ResetsUncounted) {
+                    Proof::Usual
+                } else {
+                    Proof::Doubted
+                }
             }
         };
         let epoch = attached.epoch;

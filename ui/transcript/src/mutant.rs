@@ -60,4 +60,6 @@ mutants! {
     NoFireCheck,
     /// An answer may take for ever.
     NoWaitLimit,
+    /// The first answer after a reset passes for progress.
+    ResetsUncounted,
 }
