@@ -62,13 +62,14 @@ async fn the_older_part_is_summed_up_and_the_turn_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_or_empty_summary_is_refused_and_nothing_is_left_out() {
+async fn a_cut_empty_or_endless_summary_is_refused_and_nothing_is_left_out() {
     for dialect in DIALECTS {
         for cut in [
             Answer::new(dialect)
                 .says("They spoke of")
                 .reaches_its_limit(),
             Answer::new(dialect).says("   ").ends(),
+            Answer::whole(dialect, &"They spoke of kelp. ".repeat(50)),
         ] {
             let (server, world) = (ModelServer::start(dialect), World::new().await);
             server.script(Answer::whole(dialect, &"kelp ".repeat(100)));

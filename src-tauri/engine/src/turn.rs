@@ -820,6 +820,9 @@ impl Summing {
             FinishReason::Length if mutated!(harness, CutSummaryCounts) && !summary.is_empty() => {
                 Ok(self.plan.with_summary(summary.to_owned()))
             }
+            FinishReason::Stop | FinishReason::Unknown if self.plan.is_no_shorter(summary) => {
+                Err(compaction::long_summary(self.overflow))
+            }
             FinishReason::Stop | FinishReason::Unknown if !summary.is_empty() => {
                 Ok(self.plan.with_summary(summary.to_owned()))
             }

@@ -311,7 +311,8 @@ impl Answer {
     /// A line on stderr that does not begin in the middle of a line of the answer.
     pub(super) async fn aside(&mut self, words: String) {
         self.end_line().await;
-        self.margin.murmur(words);
+        // Names of models and tools, and words of servers, are other people's: none of them begins a line of its own.
+        self.margin.murmur(question::harmless_line(&words));
     }
 
     async fn text(&mut self, item: ItemId, part: Part, offset: usize, text: &str) {

@@ -107,6 +107,11 @@ fn saved(salvage: &Salvage) -> String {
         sessions,
         incomplete,
     } = salvage;
+    if *events == 0 {
+        return format!(
+            "a damaged database ({found}): nothing could be read of it; the damaged file is {kept_as}\n"
+        );
+    }
     let lost = match incomplete {
         0 => "none lost anything".to_owned(),
         1 => "one lost something".to_owned(),

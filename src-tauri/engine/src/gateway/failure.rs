@@ -669,6 +669,8 @@ fn overflows(words: &str) -> bool {
         "reduce",
         "limit",
         "overflow",
+        // LM Studio: "tokens to keep … greater than the context length".
+        "greater than",
     ];
     (PLAIN.iter().any(|part| words.contains(part)) && over.iter().any(|part| words.contains(part)))
         || words.contains("too many tokens")

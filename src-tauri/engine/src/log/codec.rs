@@ -44,10 +44,21 @@ pub(super) fn decode(kind: &str, text: &str) -> EventBody {
     }
 }
 
+/// A text of which some bytes may be damaged: those are marked, and the rest is as it was.
+pub(super) fn text(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<String> {
+    let bytes = row.get_ref(column)?.as_bytes()?;
+    Ok(String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// A text of a cache: a damaged one is none, and is made anew.
+pub(super) fn cached(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    let bytes = row.get_ref(column)?.as_bytes_or_null()?;
+    Ok(bytes.and_then(|bytes| String::from_utf8(bytes.to_owned()).ok()))
+}
+
 /// Reads columns `seq, at, turn, kind, body`.
 pub(super) fn event_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Event> {
-    let kind: String = row.get(3)?;
-    let body: String = row.get(4)?;
+    let (kind, body) = (text(row, 3)?, text(row, 4)?);
     Ok(Event {
         seq: Seq::new(row.get::<_, i64>(0)?.unsigned_abs()),
         at: Timestamp::from_millis(row.get(1)?),
@@ -74,6 +85,27 @@ mod tests {
         let text = encode(&body).unwrap();
         assert!(!text.contains("TextAppended"), "{text}");
         assert_eq!(decode("TextAppended", &text), body);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_spoil_their_own_row_and_no_other() {
+        let db = rusqlite::Connection::open_in_memory().unwrap();
+        let read = |body: &str| {
+            db.query_row(
+                &format!("SELECT 1, 0, NULL, 'ToolCallStarted', {body}"),
+                [],
+                event_of,
+            )
+        };
+        let good = read("'{\"item\":3}'").unwrap();
+        assert_eq!(
+            good.body,
+            EventBody::ToolCallStarted {
+                item: ItemId::new(3)
+            }
+        );
+        let bad = read("CAST(x'ff7b' AS TEXT)").unwrap();
+        assert!(matches!(bad.body, EventBody::Unsupported { .. }), "{bad:?}");
     }
 
     #[test]

@@ -282,7 +282,7 @@ impl Snapshot<'_> {
                 break;
             }
             let turn = TurnId::new(row.get::<_, i64>(0)?.unsigned_abs());
-            let stored: Option<String> = row.get(2)?;
+            let stored = codec::cached(row, 2)?;
             bytes += stored.as_ref().map_or(0, String::len);
             let view = match stored.and_then(|body| serde_json::from_str(&body).ok()) {
                 Some(view) => Some(view),
@@ -391,7 +391,7 @@ impl Snapshot<'_> {
         let text: Option<String> = self
             .0
             .prepare_cached("SELECT text FROM drafts WHERE session = ?1")?
-            .query_row([draft_key(session)], |r| r.get(0))
+            .query_row([draft_key(session)], |r| codec::text(r, 0))
             .optional()?;
         Ok(text.unwrap_or_default())
     }
@@ -435,8 +435,9 @@ pub(super) fn count_of(db: &Connection, key: i64) -> rusqlite::Result<u64> {
 pub(super) fn head_of(db: &Connection, key: i64) -> rusqlite::Result<Head> {
     let stored: Option<String> = db
         .prepare_cached("SELECT body FROM heads WHERE stream = ?1")?
-        .query_row([key], |r| r.get(0))
-        .optional()?;
+        .query_row([key], |r| codec::cached(r, 0))
+        .optional()?
+        .flatten();
     let count = count_of(db, key)?;
     let mut head = stored
         .and_then(|body| serde_json::from_str::<Head>(&body).ok())

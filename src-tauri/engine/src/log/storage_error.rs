@@ -10,6 +10,9 @@ use std::{
 
 use rusqlite::ErrorCode;
 
+/// With less room than this, what fails fails for want of room.
+const ROOM_TO_WORK_BYTES: u64 = 128 * 1_024;
+
 /// What kept the log from being read or written.
 #[derive(Debug)]
 pub struct StorageError {
@@ -46,8 +49,16 @@ impl StorageError {
     }
 
     pub(super) fn at(self, path: &Path) -> Self {
+        let io_failed = self.source.sqlite_error_code() == Some(ErrorCode::SystemIoFailure);
+        // SQLite says "I/O error" where it could not even grow a helper file for want of room.
+        let is_full = io_failed
+            && path
+                .parent()
+                .and_then(|folder| fs4::available_space(folder).ok())
+                .is_some_and(|free| free < ROOM_TO_WORK_BYTES);
         Self {
             path: path.to_owned(),
+            trouble: if is_full { Trouble::Full } else { self.trouble },
             ..self
         }
     }
@@ -56,6 +67,8 @@ impl StorageError {
 impl From<rusqlite::Error> for StorageError {
     fn from(source: rusqlite::Error) -> Self {
         let trouble = match source.sqlite_error_code() {
+            // A text of our own that is none any more.
+            None if matches!(source, rusqlite::Error::Utf8Error(..)) => Trouble::Damaged,
             Some(ErrorCode::DiskFull) => Trouble::Full,
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Trouble::ReadOnly,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Trouble::Locked,

@@ -187,6 +187,11 @@ impl Plan {
         Some(vec![Message::User { text }])
     }
 
+    /// Whether it would not make room.
+    pub(super) fn is_no_shorter(&self, summary: &str) -> bool {
+        summary.len() >= self.source.len().saturating_add(self.unread)
+    }
+
     /// What is told from now on. A summary of a part says so.
     pub(super) fn with_summary(self, mut summary: String) -> Compaction {
         if self.unread > 0 && !summary.is_empty() {
@@ -216,6 +221,14 @@ pub(super) fn cut_summary(overflow: Failure) -> Failure {
     add(
         overflow,
         "The model was asked to sum up the older part, but its summary was cut or empty, so nothing was left out.",
+    )
+}
+
+/// The summary is no shorter than what it stands for, so it is not used.
+pub(super) fn long_summary(overflow: Failure) -> Failure {
+    add(
+        overflow,
+        "The model was asked to sum up the older part, but its summary was no shorter, so nothing was left out.",
     )
 }
 
