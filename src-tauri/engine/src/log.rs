@@ -477,10 +477,13 @@ fn opened(dir: &Path, how: &How, harness: &Harness) -> Result<Opening, OpenError
     tracing::warn!(?salvaged, "a new database took the damaged one's place");
     damage::forget(dir);
     match opened_sound(dir, how, harness) {
-        Ok(opening) => Ok(Opening {
-            salvaged: Some(salvaged),
-            ..opening
-        }),
+        Ok(mut opening) => {
+            recovery::end_lost_turns(&mut opening.connection, how.now)?;
+            Ok(Opening {
+                salvaged: Some(salvaged),
+                ..opening
+            })
+        }
         Err(again) => match again.damage() {
             Some(words) => Err(not_salvaged(found, salvage::NotSalvaged::Again(words))),
             None => Err(again),

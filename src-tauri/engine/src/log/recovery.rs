@@ -3,11 +3,11 @@
 //! Invariant: the predicate is "no terminal event", never a status column, so nothing that a bug wrote into a cache can
 //! hide an open turn. Idempotent; each turn is closed in one transaction, so a crash in here loses nothing.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use protocol::{
-    Boot, Effect, EventBody, InterruptedWhy, ItemBody, ItemId, OutcomeKind, Resolution, StreamId,
-    Timestamp, ToolOutcome, ToolState, TurnId, TurnOutcome, TurnView,
+    Boot, Effect, EventBody, InterruptedWhy, ItemBody, ItemId, OutcomeKind, Resolution, SessionId,
+    StreamId, Timestamp, ToolOutcome, ToolState, TurnId, TurnOutcome, TurnView,
 };
 use rusqlite::{Connection, TransactionBehavior, params};
 use transcript::fold_turn;
@@ -26,7 +26,7 @@ pub(super) fn run(
 ) -> Result<u64, OpenError> {
     let path = PathBuf::from(db.path().unwrap_or(FILE_NAME));
     let storage = |e| {
-        OpenError::Recovery(CommitError::Storage(std::sync::Arc::new(
+        OpenError::Recovery(CommitError::Storage(Arc::new(
             StorageError::from(e).at(&path),
         )))
     };
@@ -59,6 +59,55 @@ pub(super) fn run(
     )
     .map_err(storage)?;
     Ok(closed)
+}
+
+/// After a salvage: what the library still calls running ends there too, if nothing runs any more. Its session may have
+/// lost the turn, or all it had.
+pub(super) fn end_lost_turns(db: &mut Connection, now: Timestamp) -> Result<(), OpenError> {
+    let storage = |e: rusqlite::Error| {
+        OpenError::Recovery(CommitError::Storage(Arc::new(StorageError::from(e))))
+    };
+    let running = running_in_library(db).map_err(storage)?;
+    if running.is_empty() {
+        return Ok(());
+    }
+    let appends = running.into_iter().map(|(session, turn)| Append {
+        stream: StreamId::Library,
+        turn: None,
+        body: EventBody::SessionTurnEnded {
+            session,
+            turn,
+            outcome: OutcomeKind::Interrupted,
+        },
+    });
+    let commit = Commit {
+        appends: appends.collect(),
+        ..Commit::default()
+    };
+    let transaction = db
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(storage)?;
+    writer::append_all(&transaction, &commit, now).map_err(OpenError::Recovery)?;
+    transaction.commit().map_err(storage)
+}
+
+/// Every turn of a session that stands open was ended by [`run`], in the library too; these were left over.
+fn running_in_library(db: &Connection) -> rusqlite::Result<BTreeSet<(SessionId, TurnId)>> {
+    let mut statement = db.prepare(
+        "SELECT seq, at, turn, kind, body FROM events
+         WHERE stream = 0 AND kind IN ('SessionTurnStarted', 'SessionTurnEnded') ORDER BY seq",
+    )?;
+    let mut running = BTreeSet::new();
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let event = codec::event_of(row)?;
+        if let EventBody::SessionTurnStarted { session, turn, .. } = event.body {
+            running.insert((session, turn));
+        } else if let EventBody::SessionTurnEnded { session, turn, .. } = event.body {
+            running.remove(&(session, turn));
+        }
+    }
+    Ok(running)
 }
 
 /// Makes the index of turns anew if it lacks any.
@@ -191,4 +240,56 @@ pub(crate) fn ends_of_open_calls(turn: &TurnView) -> Vec<EventBody> {
     });
     closing.extend(open);
     closing
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{ModelRef, ProviderId};
+
+    use super::*;
+    use crate::log::LOCK_WAIT;
+
+    #[test]
+    fn what_the_library_calls_running_ends_there_after_a_salvage_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = Timestamp::from_millis(0);
+        let opened =
+            super::super::database::open_to_write(dir.path(), now, LOCK_WAIT, &Harness::default());
+        let mut db = opened.unwrap().connection;
+        let session = SessionId::from_bits(1);
+        let started = |turn| Append {
+            stream: StreamId::Library,
+            turn: None,
+            body: EventBody::SessionTurnStarted {
+                session,
+                turn: TurnId::new(turn),
+                model: ModelRef {
+                    provider: ProviderId::from_bits(1),
+                    provider_name: "box".into(),
+                    model: "m".into(),
+                },
+            },
+        };
+        let ended = Append {
+            stream: StreamId::Library,
+            turn: None,
+            body: EventBody::SessionTurnEnded {
+                session,
+                turn: TurnId::new(1),
+                outcome: OutcomeKind::Completed,
+            },
+        };
+        let commit = Commit {
+            appends: vec![started(1), ended, started(2)],
+            ..Commit::default()
+        };
+        let transaction = db.transaction().unwrap();
+        writer::append_all(&transaction, &commit, now).unwrap();
+        transaction.commit().unwrap();
+        let left = running_in_library(&db).unwrap();
+        assert_eq!(left, BTreeSet::from([(session, TurnId::new(2))]));
+        end_lost_turns(&mut db, now).unwrap();
+        end_lost_turns(&mut db, now).unwrap();
+        assert_eq!(reader::count_of(&db, 0).unwrap(), 4);
+    }
 }
