@@ -18,9 +18,11 @@ mod openai;
 mod answer;
 mod calls;
 mod fault;
+mod json;
 mod lines;
 mod sse;
 mod tags;
+mod thoughts;
 
 mod failure;
 mod keys;
@@ -364,7 +366,11 @@ pub enum ModelEvent {
         name: String,
         arguments: String,
         call_id: Option<String>,
+        /// Why it must not be run, in words for the model: it is not certain what the server meant.
+        unclear: Option<String>,
     },
+    /// A tool call that was cut: the attempt ended before the call was whole. For the reader; never run.
+    CallCut { name: String, arguments: String },
 }
 
 /// An attempt that saw its end marker.

@@ -9,7 +9,7 @@ use protocol::{Dialect, Failure, FailureCode, Timestamp};
 
 use super::{
     AttemptError, Retry, Room,
-    fault::{Fault, Kind, Said, Unreadable, clip},
+    fault::{Fault, Kind, Place, Said, Unreadable, clip},
     peer::{Distance, Peer},
 };
 
@@ -70,7 +70,7 @@ pub(super) fn refused(peer: &Peer, reply: &Reply<'_>) -> Refusal {
     let said = match (said, kind) {
         (Some(said), _) => said,
         (None, Kind::Text) => Said::words(reply.body),
-        (None, Kind::Page | Kind::Json) => Said::default(),
+        (None, Kind::Page | Kind::Json | Kind::BrokenJson) => Said::default(),
     };
     let loading = reply.status == 503 && said.message.to_lowercase().contains("loading model");
     let wait = reply
@@ -615,29 +615,31 @@ impl Case<'_> {
 const SENTENCE_BYTES_MAX: usize = 400;
 
 fn not_a_reply(peer: &Peer, unreadable: &Unreadable) -> AttemptError {
-    let (what, hint) = match unreadable.kind {
-        Kind::Page => (
-            "a web page",
-            "a login page or a proxy may be in between. Check the address.",
+    let (from, bytes) = (peer.place(), unreadable.bytes);
+    let what = match unreadable.kind {
+        Kind::Page => "a web page",
+        Kind::Json => "JSON of another kind",
+        Kind::BrokenJson => "broken JSON",
+        Kind::Text => "plain text",
+    };
+    let message = match (unreadable.place, unreadable.kind) {
+        (Place::Instead, Kind::Page) => format!(
+            "{from} answered with {what} ({bytes} bytes): this is not a model's reply; a login page or a proxy may be in between. Check the address."
         ),
-        Kind::Json => (
-            "JSON of another kind",
-            "check the address, and which kind of server it is.",
+        (Place::Instead, Kind::Json | Kind::Text) => format!(
+            "{from} answered with {what} ({bytes} bytes): this is not a model's reply; check the address, and which kind of server it is."
         ),
-        Kind::Text => (
-            "plain text",
-            "check the address, and which kind of server it is.",
+        (Place::Instead, Kind::BrokenJson) => format!(
+            "{from} answered with {what} ({bytes} bytes), which cannot be read; the server or a proxy in between damaged it, or it is no model server."
+        ),
+        (Place::Midway, Kind::Page) => format!(
+            "{from} broke the answer off with {what} ({bytes} bytes): something in between lost the server."
+        ),
+        (Place::Midway, Kind::Json | Kind::BrokenJson | Kind::Text) => format!(
+            "{from} broke the answer off with {what} ({bytes} bytes), which is no part of an answer; what follows it is missing."
         ),
     };
-    let mut failed = error(
-        FailureCode::BadStream,
-        format!(
-            "{} answered with {what} ({} bytes): this is not a model's reply; {hint}",
-            peer.place(),
-            unreadable.bytes
-        ),
-        Retry::Never,
-    );
+    let mut failed = error(FailureCode::BadStream, message, Retry::Never);
     failed.failure.detail = detail(peer, &unreadable.excerpt);
     failed
 }
