@@ -264,9 +264,12 @@ fn url(provider: &Provider, path: &str) -> Result<Url, Failure> {
 }
 
 fn join(base: &str, path: &str) -> Option<Url> {
-    let url: Url = format!("{}{path}", base.trim_end_matches('/'))
+    let mut url: Url = format!("{}{path}", base.trim_end_matches('/'))
         .parse()
         .ok()?;
+    if url.host_str() == Some("localhost.") {
+        url.set_host(Some("localhost")).ok()?;
+    }
     (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
 }
 

@@ -387,7 +387,68 @@ fn bodies() -> Vec<(Dialect, Vec<u8>)> {
         .replace('\n', "\r\n")
         .into_bytes(),
     ));
+    bodies.extend(odd_bodies());
     bodies
+}
+
+/// Everything at once that no manual describes.
+fn odd_bodies() -> Vec<(Dialect, Vec<u8>)> {
+    let call = |entry: Value| json!({"tool_calls":[entry]});
+    let deltas = [
+        json!({"reasoning":"I ","reasoning_details":[{"type":"reasoning.text","text":"I"}]}),
+        json!({"reasoning_content":"I muse","content":"<think>I mu"}),
+        json!({"content":"se</think>\n"}),
+        json!({"content":["é",7,{"type":"text","text":"日"}]}),
+        call(json!({"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}})),
+        call(json!({"index":1,"id":"a","function":{"name":"g","arguments":{"y":2}}})),
+        call(json!({"function":{"arguments":":1}"}})),
+        call(json!({"index":0,"function":{"name":"f","arguments":"{}"}})),
+        json!({"function_call":{"name":"h","arguments":"{\"z\":"}}),
+    ];
+    let half = "data: {\"choices\":[{\"delta\":{\"content\":\"x\\ud83dy\"}}]}\n\n";
+    let pretty = "{\n  \"error\": {\n    \"message\": \"m\"\n  }\n}\n";
+    let streamed = stream(&deltas, "tool_calls");
+    let unended = without_end(&streamed);
+    let line = "{\"message\":{\"content\":[1,\"\\ud83d\"]},\"done\":false}\n";
+    [
+        (Dialect::OpenAiChat, format!("{half}{streamed}")),
+        (Dialect::OpenAiChat, format!("{half}{unended}")),
+        (Dialect::OpenAiChat, always_finished(&deltas, "stop")),
+        (Dialect::OpenAiChat, messages(&deltas) + &messages(&deltas)),
+        (Dialect::OpenAiChat, format!("{unended}data: {pretty}\n\n")),
+        (
+            Dialect::OpenAiChat,
+            format!("{unended}<html>\r\n502\r</html>"),
+        ),
+        (Dialect::OpenAiChat, format!("{A}{}", streamed.trim_end())),
+        (Dialect::Ollama, format!("{line}{pretty}")),
+        (Dialect::Ollama, format!("{line}{line}{{\"done\":true}}")),
+    ]
+    .map(|(dialect, body)| (dialect, body.into_bytes()))
+    .into()
+}
+
+#[test]
+fn odd_answers_are_the_same_split_in_two_at_every_byte() {
+    for (dialect, body) in odd_bodies() {
+        let want = decode(dialect, [body.as_slice()]);
+        for at in 0..=body.len() {
+            let (head, tail) = body.split_at(at);
+            let text = String::from_utf8_lossy(&body);
+            assert_eq!(decode(dialect, [head, tail]), want, "{text} at {at}");
+        }
+    }
+}
+
+/// A piece of a call with anything in it and anything missing.
+fn piece() -> impl Strategy<Value = Value> {
+    let maybe = |values: &'static [&'static str]| prop::option::of(prop::sample::select(values));
+    let index = prop::option::of(0_u64..3);
+    let names = maybe(&["f", "g", ""]);
+    let arguments = maybe(&["{", "}", "{}", "{\"x\":1}", "\"x\"", ":1}", "", "\\", " "]);
+    (index, maybe(&["a", "b"]), names, arguments).prop_map(|(index, id, name, arguments)| {
+        json!({"index":index,"id":id,"function":{"name":name,"arguments":arguments}})
+    })
 }
 
 proptest! {
@@ -423,6 +484,32 @@ proptest! {
         body.truncate(end.index(body.len()) + 1);
         let whole = decode(*dialect, [body.as_slice()]);
         prop_assert_eq!(decode(*dialect, body.chunks(1)), whole);
+    }
+
+    #[test]
+    fn no_pieces_make_a_call_out_of_two_or_of_nothing(lists in prop::collection::vec(prop::collection::vec(piece(), 1..3), 1..8), cut in any::<bool>()) {
+        let deltas: Vec<Value> = lists.iter().map(|list| json!({"tool_calls":list})).collect();
+        let mut body = stream(&deltas, "tool_calls");
+        if cut {
+            body = without_end(&body);
+        }
+        let got = decode(Dialect::OpenAiChat, [body.as_bytes()]);
+        prop_assert_eq!(&decode(Dialect::OpenAiChat, body.as_bytes().chunks(1)), &got);
+        let pieces: Vec<&Value> = lists.iter().flatten().map(|piece| &piece["function"]).collect();
+        let said = |name: &str| pieces.iter().filter(|piece| piece["name"] == name).count();
+        for name in ["f", "g"] {
+            let calls = [got.calls(), got.cut_calls()].concat();
+            let made = calls.iter().filter(|(called, _)| *called == name).count();
+            prop_assert!(made <= said(name) && (made > 0) == (said(name) > 0), "{}: {:?}", name, got);
+        }
+        if cut {
+            prop_assert_eq!(got.calls(), vec![]);
+        }
+        // What is worth saying at all is in some call.
+        let all: String = [got.calls(), got.cut_calls()].concat().into_iter().map(|(_, arguments)| arguments).collect();
+        for arguments in pieces.iter().filter_map(|piece| piece["arguments"].as_str()) {
+            prop_assert!(all.contains(arguments), "{}: {:?}", arguments, got);
+        }
     }
 
     #[test]
@@ -481,6 +568,13 @@ fn messages(messages: &[Value]) -> String {
 }
 
 const DONE: &str = "data: [DONE]\n\n";
+
+/// The same stream, cut before its end.
+fn without_end(stream: &str) -> String {
+    let frames = stream.strip_suffix(DONE).unwrap().trim_end();
+    let last = frames.rfind("\n\n").map_or(0, |at| at + 2);
+    frames[..last].to_owned()
+}
 
 #[test]
 fn a_finish_reason_in_every_chunk_ends_nothing_before_the_last() {
