@@ -18,9 +18,11 @@ mod openai;
 mod answer;
 mod calls;
 mod fault;
+mod json;
 mod lines;
 mod sse;
 mod tags;
+mod thoughts;
 
 mod failure;
 mod keys;
@@ -262,9 +264,12 @@ fn url(provider: &Provider, path: &str) -> Result<Url, Failure> {
 }
 
 fn join(base: &str, path: &str) -> Option<Url> {
-    let url: Url = format!("{}{path}", base.trim_end_matches('/'))
+    let mut url: Url = format!("{}{path}", base.trim_end_matches('/'))
         .parse()
         .ok()?;
+    if url.host_str() == Some("localhost.") {
+        url.set_host(Some("localhost")).ok()?;
+    }
     (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
 }
 
@@ -364,7 +369,11 @@ pub enum ModelEvent {
         name: String,
         arguments: String,
         call_id: Option<String>,
+        /// Why it must not be run, in words for the model: it is not certain what the server meant.
+        unclear: Option<String>,
     },
+    /// A tool call that was cut: the attempt ended before the call was whole. For the reader; never run.
+    CallCut { name: String, arguments: String },
 }
 
 /// An attempt that saw its end marker.

@@ -682,7 +682,8 @@ impl Driver {
             ModelEvent::ReadingPrompt { .. }
             | ModelEvent::Text { .. }
             | ModelEvent::CallProgress { .. }
-            | ModelEvent::Call { .. } => true,
+            | ModelEvent::Call { .. }
+            | ModelEvent::CallCut { .. } => true,
         };
         if begins && !has_begun {
             attempt.begun.send_replace(true);
@@ -734,13 +735,18 @@ impl Driver {
                 name,
                 arguments,
                 call_id,
+                unclear,
             } => {
                 attempt.called = true;
                 return Some(Input::Call {
                     name,
                     arguments,
                     call_id,
+                    unclear,
                 });
+            }
+            ModelEvent::CallCut { name, arguments } => {
+                return Some(Input::CallCut { name, arguments });
             }
         };
         self.cx.phase.set(phase);

@@ -52,6 +52,9 @@ fn parse(typed: &str) -> Option<Url> {
         url.set_host(Some("127.0.0.1")).ok()?;
     } else if matches!(url.host_str(), Some("[::]")) {
         url.set_host(Some("[::1]")).ok()?;
+    } else if matches!(url.host_str(), Some("localhost.")) {
+        // The same to a person; to a resolver a name that it may have to ask around for.
+        url.set_host(Some("localhost")).ok()?;
     }
     Some(url)
 }
@@ -101,16 +104,16 @@ fn base_path(path: &str) -> String {
     let path = path.trim_end_matches('/');
     ENDPOINTS
         .iter()
-        .find_map(|endpoint| path.strip_suffix(endpoint))
+        .find_map(|endpoint| without_end(path, endpoint))
         .unwrap_or(path)
         .trim_end_matches('/')
         .to_owned()
 }
 
 fn place(origin: &str, path: &str) -> Place {
-    let root = ["/v1", "/api"]
+    let root = ["/api/v1", "/v1", "/api"]
         .iter()
-        .find_map(|end| path.strip_suffix(end))
+        .find_map(|end| without_end(path, end))
         .unwrap_or(path);
     let (as_typed, versioned) = (format!("{origin}{path}"), format!("{origin}{root}/v1"));
     let last = path.rsplit('/').next().unwrap_or_default();
@@ -119,7 +122,8 @@ fn place(origin: &str, path: &str) -> Place {
             .get(1..2)
             .is_some_and(|c| c.bytes().all(|b| b.is_ascii_digit()))
         || last == "openai";
-    let mut openai = if is_base {
+    // Servers tell capitals from small letters, and "V1" is what a phone's keyboard makes of it.
+    let mut openai = if is_base && !last.eq_ignore_ascii_case("v1") || last == "v1" {
         vec![as_typed, versioned]
     } else {
         vec![versioned, as_typed]
@@ -129,6 +133,13 @@ fn place(origin: &str, path: &str) -> Place {
         ollama: format!("{origin}{root}"),
         openai,
     }
+}
+
+/// `path` without `end`, in capitals or not.
+fn without_end<'a>(path: &'a str, end: &str) -> Option<&'a str> {
+    let at = path.len().checked_sub(end.len())?;
+    let (root, last) = path.split_at_checked(at)?;
+    last.eq_ignore_ascii_case(end).then_some(root)
 }
 
 #[cfg(test)]
@@ -154,6 +165,9 @@ mod tests {
             "http://127.0.0.1:11434/api",
             "http://127.0.0.1:11434/api/",
             "http://127.0.0.1:11434/api/chat",
+            "http://127.0.0.1:11434/V1",
+            "http://127.0.0.1:11434/V1/Chat/Completions",
+            "http://127.0.0.1:11434/API/chat",
             "0.0.0.0:11434",
         ] {
             assert_eq!(
@@ -197,6 +211,43 @@ mod tests {
             ),
         ] {
             assert_eq!(first(typed), (ollama.into(), openai.into()), "{typed}");
+        }
+    }
+
+    #[test]
+    fn an_api_below_api_is_asked_as_it_is_typed_and_an_ollama_at_its_root() {
+        for typed in [
+            "http://h:1/api/v1",
+            "http://h:1/api/v1/",
+            "http://h:1/api/v1/chat/completions",
+        ] {
+            let place = places(typed).unwrap().remove(0);
+            assert_eq!(place.ollama, "http://h:1", "{typed}");
+            assert_eq!(
+                place.openai,
+                ["http://h:1/api/v1", "http://h:1/v1"],
+                "{typed}"
+            );
+        }
+        let capital = places("http://h:1/x/V1").unwrap().remove(0);
+        assert_eq!(capital.openai, ["http://h:1/x/v1", "http://h:1/x/V1"]);
+    }
+
+    #[test]
+    fn localhost_with_the_root_dot_is_localhost() {
+        for typed in [
+            "localhost.:8080",
+            "http://localhost.:8080",
+            "LOCALHOST.:8080/v1",
+        ] {
+            assert_eq!(
+                first(typed),
+                (
+                    "http://localhost:8080".into(),
+                    "http://localhost:8080/v1".into()
+                ),
+                "{typed}"
+            );
         }
     }
 

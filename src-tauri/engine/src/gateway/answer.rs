@@ -1,12 +1,19 @@
 //! One answer being put together, the same for every dialect.
 //!
-//! Invariant: after the end marker or a fault nothing changes any more. White space alone opens no item: it is held
-//! until words of its part follow, and an answer of nothing else is empty.
+//! Invariant: after the end marker or a fault nothing changes any more, unless the server shows by more of the answer
+//! that its marker was none. Calls that come in pieces are given out with the verdict: whole only if the answer is.
+//! White space alone opens no item: it is held until words of its part follow, and an answer of nothing else is empty.
 
 use protocol::{FinishReason, Part, Timings, Usage};
 use serde_json::Value;
 
-use super::{ModelEvent, StepEnd, calls::Calls, fault::Fault, tags::Tags};
+use super::{
+    ModelEvent, StepEnd,
+    calls::{Calls, Restated, TooMuch},
+    fault::Fault,
+    tags::Tags,
+    thoughts::{Source, Thoughts},
+};
 
 /// What a decoder still wants to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +39,7 @@ pub(super) struct Verdict {
 #[derive(Debug)]
 pub(super) struct Answer {
     tags: Tags,
+    thoughts: Thoughts,
     calls: Calls,
     /// Whose words came last.
     part: Option<Part>,
@@ -42,6 +50,8 @@ pub(super) struct Answer {
     /// Something of the answer came in: text, even blank, or a call.
     began: bool,
     called: bool,
+    /// A marker was followed by more of the answer: no marker of this server says much.
+    reopened: bool,
     ended: Option<FinishReason>,
     fault: Option<Fault>,
     pub(super) usage: Usage,
@@ -52,12 +62,14 @@ impl Answer {
     pub(super) fn new() -> Self {
         Self {
             tags: Tags::new(),
+            thoughts: Thoughts::default(),
             calls: Calls::default(),
             part: None,
             blank: None,
             spoke: false,
             began: false,
             called: false,
+            reopened: false,
             ended: None,
             fault: None,
             usage: Usage::default(),
@@ -65,9 +77,34 @@ impl Answer {
         }
     }
 
+    /// The reasoning so far.
+    pub(super) fn thought(&self) -> &str {
+        self.thoughts.shown()
+    }
+
+    /// Nothing but a marker that this server puts everywhere says that the answer is whole.
+    pub(super) fn distrust_end(&mut self) {
+        if self.reopened && self.ended.is_some() {
+            let called = self.called || !self.calls.is_empty();
+            self.ended = (!called).then_some(FinishReason::Unknown);
+        }
+    }
+
     /// Whether anything of the answer has come.
     pub(super) fn began(&self) -> bool {
         self.began
+    }
+
+    /// Whether the end marker is one after which more may come all the same.
+    pub(super) fn was_reopened(&self) -> bool {
+        self.reopened
+    }
+
+    /// The end marker was none: more of the answer came with or after it.
+    pub(super) fn reopen(&mut self) {
+        if self.fault.is_none() && self.ended.take().is_some() {
+            self.reopened = true;
+        }
     }
 
     /// Whether the end marker or a fault was seen.
@@ -86,34 +123,71 @@ impl Answer {
         }
         self.began = true;
         let mut said = Vec::new();
-        self.tags.feed(text, &mut said);
+        self.tags.feed(text, self.thoughts.shown(), &mut said);
         for (part, text) in said {
+            let text = match part {
+                Part::Answer => text,
+                Part::Reasoning => self.thoughts.add(Source::Tagged, &text),
+            };
             self.say(part, text, out);
         }
     }
 
-    /// Reasoning came in a field of its own.
-    pub(super) fn reasoning(&mut self, text: &str, out: &mut Vec<ModelEvent>) {
+    /// Reasoning came in a field of its own. The same thought under another name is not shown again.
+    pub(super) fn reasoning(&mut self, source: Source, text: &str, out: &mut Vec<ModelEvent>) {
         if text.is_empty() || self.is_over() {
             return;
         }
         self.began = true;
-        self.tags.separated();
-        self.flush(out);
-        self.say(Part::Reasoning, text.to_owned(), out);
+        let text = self.thoughts.add(source, text);
+        if text.is_empty() {
+            return;
+        }
+        if !self.tags.is_in_block() {
+            self.tags.separated();
+            self.flush(out);
+        }
+        self.say(Part::Reasoning, text, out);
     }
 
-    /// An entry of `tool_calls` came.
-    pub(super) fn call(&mut self, entry: &Value, out: &mut Vec<ModelEvent>) {
+    /// Entries of `tool_calls` came, all of them in one list.
+    pub(super) fn calls<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = &'a Value>,
+        out: &mut Vec<ModelEvent>,
+    ) {
         if self.is_over() {
             return;
         }
-        match self.calls.add(entry) {
+        self.calls.next_delta();
+        for entry in entries {
+            match self.calls.add(entry) {
+                Ok(progress) => {
+                    self.began |= progress.is_some();
+                    out.extend(progress);
+                }
+                Err(TooMuch) => return self.fail(Fault::TooLong),
+            }
+        }
+    }
+
+    /// The `tool_calls` of a whole message came; they may be known already.
+    pub(super) fn calls_again(
+        &mut self,
+        entries: &[Value],
+        how: Restated,
+        out: &mut Vec<ModelEvent>,
+    ) {
+        if self.is_over() {
+            return;
+        }
+        self.calls.next_delta();
+        match self.calls.restate(entries, how) {
             Ok(progress) => {
-                self.began |= progress.is_some();
+                self.began |= !progress.is_empty();
                 out.extend(progress);
             }
-            Err(super::calls::TooMuch) => self.fail(Fault::TooLong),
+            Err(TooMuch) => self.fail(Fault::TooLong),
         }
     }
 
@@ -126,21 +200,10 @@ impl Answer {
     }
 
     /// The end marker came.
-    pub(super) fn end(&mut self, finish: FinishReason, out: &mut Vec<ModelEvent>) {
+    pub(super) fn end(&mut self, finish: FinishReason) {
         if self.is_over() {
             return;
         }
-        self.flush(out);
-        self.calls_are_whole(out);
-        // A backend that ends a call with "stop" has called all the same.
-        let finish = match finish {
-            FinishReason::Stop | FinishReason::Unknown if self.called => FinishReason::ToolCalls,
-            FinishReason::Stop
-            | FinishReason::Length
-            | FinishReason::ToolCalls
-            | FinishReason::Filter
-            | FinishReason::Unknown => finish,
-        };
         self.ended = Some(finish);
     }
 
@@ -160,16 +223,34 @@ impl Answer {
     /// The verdict at the end of the bytes.
     pub(super) fn finish(mut self) -> Verdict {
         let mut events = Vec::new();
+        self.flush(&mut events);
         let Some(finish) = self.ended else {
-            self.flush(&mut events);
+            events.extend(self.calls.take_cut());
+            let fault = self.fault.unwrap_or(Fault::Truncated);
             return Verdict {
                 events,
-                end: Err(self.fault.unwrap_or(Fault::Truncated)),
+                end: Err(fault.after(self.began)),
             };
         };
-        let end = if finish == FinishReason::ToolCalls && !self.called {
+        let called = self.called || !self.calls.is_empty();
+        events.extend(match finish {
+            FinishReason::Length | FinishReason::Filter => self.calls.take_ended_early(),
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Unknown => {
+                self.calls.take()
+            }
+        });
+        // A backend that ends a call with "stop" has called all the same.
+        let finish = match finish {
+            FinishReason::Stop | FinishReason::Unknown if called => FinishReason::ToolCalls,
+            FinishReason::Stop
+            | FinishReason::Length
+            | FinishReason::ToolCalls
+            | FinishReason::Filter
+            | FinishReason::Unknown => finish,
+        };
+        let end = if finish == FinishReason::ToolCalls && !called {
             Err(Fault::CallsMissing)
-        } else if !self.spoke && !self.called {
+        } else if !self.spoke && !called {
             Err(Fault::Empty)
         } else {
             Ok(StepEnd {
@@ -184,11 +265,18 @@ impl Answer {
     /// Lets go of what might have become a tag.
     fn flush(&mut self, out: &mut Vec<ModelEvent>) {
         if let Some((part, text)) = self.tags.finish() {
+            let text = match part {
+                Part::Answer => text,
+                Part::Reasoning => self.thoughts.add(Source::Tagged, &text),
+            };
             self.say(part, text, out);
         }
     }
 
     fn say(&mut self, part: Part, text: String, out: &mut Vec<ModelEvent>) {
+        if text.is_empty() {
+            return;
+        }
         let text = if self.part == Some(part) {
             self.blank = None;
             text

@@ -99,6 +99,7 @@ pub(super) async fn run(
     let mut first_content = None;
     let mut rest_until = None;
     let mut broken = None;
+    let mut silent = None;
     let mut spoke = false;
     loop {
         let (limit, until) = match decoder.wants() {
@@ -125,11 +126,14 @@ pub(super) async fn run(
         let chunk = tokio::select! {
             biased;
             chunk = body.next() => chunk,
-            () = silence => match decoder.wants() {
-                Wants::Rest | Wants::Nothing => break,
-                Wants::More if decoder.began() => return Err(failure::went_silent(&peer, limit)),
-                Wants::More => return Err(failure::no_first_event(&peer, limit)),
-            },
+            () = silence => {
+                silent = match decoder.wants() {
+                    Wants::Rest | Wants::Nothing => None,
+                    Wants::More if decoder.began() => Some(failure::went_silent(&peer, limit)),
+                    Wants::More => Some(failure::no_first_event(&peer, limit)),
+                };
+                break;
+            }
         };
         match chunk {
             Some(Ok(bytes)) => {
@@ -156,6 +160,10 @@ pub(super) async fn run(
     for event in verdict.events {
         spoke |= is_answer(&event);
         emit(out, event).await?;
+    }
+    if let Some(silent) = silent {
+        // What had been held back is out; what is missing does not come any more.
+        return Err(silent);
     }
     let passes = match &verdict.end {
         Err(Fault::Said(_)) => mutated!(harness, IgnoreErrorLine),
@@ -192,14 +200,19 @@ pub(super) async fn run(
 fn is_answer(event: &ModelEvent) -> bool {
     match event {
         ModelEvent::Text { part, .. } => *part == Part::Answer,
-        ModelEvent::CallProgress { .. } | ModelEvent::Call { .. } => true,
+        ModelEvent::CallProgress { .. } | ModelEvent::Call { .. } | ModelEvent::CallCut { .. } => {
+            true
+        }
         ModelEvent::Sent | ModelEvent::Loading | ModelEvent::ReadingPrompt { .. } => false,
     }
 }
 
 fn is_content(event: &ModelEvent) -> bool {
     match event {
-        ModelEvent::Text { .. } | ModelEvent::CallProgress { .. } | ModelEvent::Call { .. } => true,
+        ModelEvent::Text { .. }
+        | ModelEvent::CallProgress { .. }
+        | ModelEvent::Call { .. }
+        | ModelEvent::CallCut { .. } => true,
         ModelEvent::Sent | ModelEvent::Loading | ModelEvent::ReadingPrompt { .. } => false,
     }
 }

@@ -9,7 +9,7 @@ use protocol::{Dialect, Failure, FailureCode, Timestamp};
 
 use super::{
     AttemptError, Retry, Room,
-    fault::{Fault, Kind, Said, Unreadable, clip},
+    fault::{Fault, Kind, Place, Said, Unreadable, clip},
     peer::{Distance, Peer},
 };
 
@@ -70,7 +70,7 @@ pub(super) fn refused(peer: &Peer, reply: &Reply<'_>) -> Refusal {
     let said = match (said, kind) {
         (Some(said), _) => said,
         (None, Kind::Text) => Said::words(reply.body),
-        (None, Kind::Page | Kind::Json) => Said::default(),
+        (None, Kind::Page | Kind::Json | Kind::BrokenJson) => Said::default(),
     };
     let loading = reply.status == 503 && said.message.to_lowercase().contains("loading model");
     let wait = reply
@@ -90,6 +90,15 @@ pub(super) fn refused(peer: &Peer, reply: &Reply<'_>) -> Refusal {
             format!("{} is still loading {}.", peer.place(), peer.model()),
             Retry::WhenLoaded(LOADING_WAIT),
         )
+    } else if wants_tls(reply) {
+        error(
+            FailureCode::ConnectFailed,
+            format!(
+                "{} wants https. Write https:// in its address.",
+                peer.place()
+            ),
+            Retry::Never,
+        )
     } else {
         case.judge(&said)
     };
@@ -98,16 +107,32 @@ pub(super) fn refused(peer: &Peer, reply: &Reply<'_>) -> Refusal {
         let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
         let at = Timestamp::from_millis(reply.wall.millis().saturating_add(millis));
         error.failure.retry_at = Some(at);
+        let wait = in_words(wait);
         if error.failure.code == FailureCode::RateLimited {
             error.failure.message = format!(
-                "{} asks to wait {} before the next request.",
+                "{} asks to wait {wait} before the next request.",
                 peer.place(),
-                in_words(wait)
             );
+        } else {
+            let what = &error.failure.message;
+            error.failure.message = format!("{what} It asks to wait {wait}.");
         }
     }
     error.failure.detail = detail(peer, reply.body);
     Refusal { error, loading }
+}
+
+/// A server of TLS that was addressed without: in the words of Go's servers, nginx and Apache.
+fn wants_tls(reply: &Reply<'_>) -> bool {
+    let words = reply.body.to_lowercase();
+    reply.status == 400
+        && [
+            "http request was sent to https port",
+            "http request to an https server",
+            "speaking plain http to an ssl-enabled server",
+        ]
+        .iter()
+        .any(|part| words.contains(part))
 }
 
 /// A fault that the decoder found in an answer with status 200.
@@ -246,8 +271,22 @@ pub(super) fn went_silent(peer: &Peer, limit: Duration) -> AttemptError {
 /// The request did not get through: what reqwest says, in words.
 pub(super) fn unsent(peer: &Peer, problem: &reqwest::Error) -> AttemptError {
     let why = Why::of(problem);
+    let is_tls = problem.url().is_some_and(|url| url.scheme() == "https");
     let detail = detail(peer, &chain(problem));
     let mut failed = match why {
+        Why::NoHttp => error(
+            FailureCode::BadStream,
+            format!(
+                "What answers at {} does not speak HTTP. Check the port{}.",
+                peer.address,
+                if is_tls {
+                    ""
+                } else {
+                    ", and whether the address should begin with https://"
+                }
+            ),
+            Retry::Never,
+        ),
         // It was reached, and hung up.
         Why::Other if !problem.is_connect() && !problem.is_builder() => {
             let mut failed = cut(peer, None);
@@ -260,7 +299,7 @@ pub(super) fn unsent(peer: &Peer, problem: &reqwest::Error) -> AttemptError {
             failed.failure.message = format!("{} broke the connection off.", peer.place());
             failed
         }
-        Why::Refused | Why::Name | Why::Certificate | Why::Other => error(
+        Why::Refused | Why::Name | Why::Certificate | Why::NoTls | Why::Other => error(
             FailureCode::ConnectFailed,
             format!("Cannot reach {}: {}", peer.place(), why.words(peer)),
             Retry::Never,
@@ -274,6 +313,10 @@ enum Why {
     Refused,
     Name,
     Certificate,
+    /// It is there, and speaks something else than TLS.
+    NoTls,
+    /// It is there, and speaks something else than HTTP.
+    NoHttp,
     Reset,
     Other,
 }
@@ -288,25 +331,39 @@ impl Why {
                     io::ErrorKind::ConnectionReset
                     | io::ErrorKind::ConnectionAborted
                     | io::ErrorKind::BrokenPipe => return Self::Reset,
+                    // Before anything could be asked: in the middle of shaking hands.
+                    io::ErrorKind::UnexpectedEof if problem.is_connect() => return Self::NoTls,
                     _ => {}
                 }
-                let inner = io
-                    .get_ref()
-                    .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-                if inner.is_some() {
-                    return Self::Certificate;
+                // What it holds is not among its sources, only what that comes from.
+                if let Some(inner) = io.get_ref() {
+                    next = Some(inner);
+                    continue;
                 }
             }
-            if cause.downcast_ref::<rustls::Error>().is_some() {
-                return Self::Certificate;
+            if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+                return Self::of_tls(tls);
             }
             // The resolver's error has no type of its own.
             if cause.to_string().contains("dns error") {
                 return Self::Name;
             }
+            // Nor does what reads the head of a reply tell more than its words.
+            let words = cause.to_string();
+            if words.starts_with("invalid HTTP") || words.starts_with("received unexpected message")
+            {
+                return Self::NoHttp;
+            }
             next = cause.source();
         }
         Self::Other
+    }
+
+    fn of_tls(problem: &rustls::Error) -> Self {
+        match problem {
+            rustls::Error::InvalidMessage(_) => Self::NoTls,
+            _ => Self::Certificate,
+        }
     }
 
     fn words(&self, peer: &Peer) -> String {
@@ -325,7 +382,11 @@ impl Why {
                 "its certificate or its TLS is not acceptable. Check the address; a certificate of your own must be known to this system."
                     .to_owned()
             }
-            (Self::Reset | Self::Other, _) => format!("no connection. {}", advice(peer)),
+            (Self::NoTls, _) => {
+                "it is there, but does not speak TLS. Should the address begin with http:// instead of https://?"
+                    .to_owned()
+            }
+            (Self::NoHttp | Self::Reset | Self::Other, _) => format!("no connection. {}", advice(peer)),
         }
     }
 }
@@ -615,29 +676,31 @@ impl Case<'_> {
 const SENTENCE_BYTES_MAX: usize = 400;
 
 fn not_a_reply(peer: &Peer, unreadable: &Unreadable) -> AttemptError {
-    let (what, hint) = match unreadable.kind {
-        Kind::Page => (
-            "a web page",
-            "a login page or a proxy may be in between. Check the address.",
+    let (from, bytes) = (peer.place(), unreadable.bytes);
+    let what = match unreadable.kind {
+        Kind::Page => "a web page",
+        Kind::Json => "JSON of another kind",
+        Kind::BrokenJson => "broken JSON",
+        Kind::Text => "plain text",
+    };
+    let message = match (unreadable.place, unreadable.kind) {
+        (Place::Instead, Kind::Page) => format!(
+            "{from} answered with {what} ({bytes} bytes): this is not a model's reply; a login page or a proxy may be in between. Check the address."
         ),
-        Kind::Json => (
-            "JSON of another kind",
-            "check the address, and which kind of server it is.",
+        (Place::Instead, Kind::Json | Kind::Text) => format!(
+            "{from} answered with {what} ({bytes} bytes): this is not a model's reply; check the address, and which kind of server it is."
         ),
-        Kind::Text => (
-            "plain text",
-            "check the address, and which kind of server it is.",
+        (Place::Instead, Kind::BrokenJson) => format!(
+            "{from} answered with {what} ({bytes} bytes), which cannot be read; the server or a proxy in between damaged it, or it is no model server."
+        ),
+        (Place::Midway, Kind::Page) => format!(
+            "{from} broke the answer off with {what} ({bytes} bytes): something in between lost the server."
+        ),
+        (Place::Midway, Kind::Json | Kind::BrokenJson | Kind::Text) => format!(
+            "{from} broke the answer off with {what} ({bytes} bytes), which is no part of an answer; what follows it is missing."
         ),
     };
-    let mut failed = error(
-        FailureCode::BadStream,
-        format!(
-            "{} answered with {what} ({} bytes): this is not a model's reply; {hint}",
-            peer.place(),
-            unreadable.bytes
-        ),
-        Retry::Never,
-    );
+    let mut failed = error(FailureCode::BadStream, message, Retry::Never);
     failed.failure.detail = detail(peer, &unreadable.excerpt);
     failed
 }

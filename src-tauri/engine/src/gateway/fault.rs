@@ -1,5 +1,6 @@
 //! What a decoder can say against an answer, before anybody knows whose answer it is.
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 /// Why an answer is not one.
@@ -23,6 +24,7 @@ pub(super) enum Fault {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unreadable {
     pub(super) kind: Kind,
+    pub(super) place: Place,
     pub(super) bytes: u64,
     pub(super) excerpt: String,
 }
@@ -34,6 +36,8 @@ pub(super) enum Kind {
     Page,
     /// JSON of another meaning.
     Json,
+    /// What begins like JSON and is none.
+    BrokenJson,
     /// Words.
     #[default]
     Text,
@@ -61,11 +65,32 @@ impl Unreadable {
     }
 }
 
+/// Where in an answer they stood.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In place of it.
+    #[default]
+    Instead,
+    /// In the middle of it.
+    Midway,
+}
+
+impl Fault {
+    /// The fault of an answer of which something had come, or nothing.
+    pub(super) fn after(mut self, began: bool) -> Self {
+        if let (Self::Unreadable(unreadable), true) = (&mut self, began) {
+            unreadable.place = Place::Midway;
+        }
+        self
+    }
+}
+
 impl Kind {
     pub(super) fn of(text: &str) -> Self {
         match text.trim_start().bytes().next() {
             Some(b'<') => Self::Page,
-            Some(b'{' | b'[') => Self::Json,
+            Some(b'{' | b'[') if serde_json::from_str::<IgnoredAny>(text).is_ok() => Self::Json,
+            Some(b'{' | b'[') => Self::BrokenJson,
             _ => Self::Text,
         }
     }

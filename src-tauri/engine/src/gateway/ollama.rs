@@ -10,8 +10,11 @@ use serde_json::{Map, Value, json};
 use super::{
     Message, ModelEvent, ModelRequest,
     answer::{Answer, Verdict, Wants, whole},
-    fault::{Fault, Said, Unreadable},
+    fault::{Fault, Kind, Said, Unreadable},
+    json,
     lines::{LINE_BYTES_MAX, Lines},
+    openai::words,
+    thoughts::Source,
 };
 
 /// Enough of a page to say what it is.
@@ -145,13 +148,14 @@ impl Decoder {
             // A line without its end may be cut: what cannot be read of it is missing, not wrong.
             let cut = self.unreadable.is_none()
                 && tail.trim_start().starts_with('{')
-                && serde_json::from_str::<Value>(&tail).is_err();
+                && json::read(&tail).is_err();
             if !cut {
                 self.line(&tail, &mut events);
             }
         }
-        if let Some(unreadable) = self.unreadable.take() {
-            match serde_json::from_str::<Value>(&unreadable.excerpt) {
+        if let Some(mut unreadable) = self.unreadable.take() {
+            unreadable.kind = Kind::of(&unreadable.excerpt);
+            match json::read(&unreadable.excerpt) {
                 // One object over several lines.
                 Ok(frame @ Value::Object(_)) => self.frame(&frame, &mut events),
                 _ => self.answer.fail(Fault::Unreadable(unreadable)),
@@ -172,11 +176,8 @@ impl Decoder {
             unreadable.add(line);
             return;
         }
-        match serde_json::from_str::<Value>(line) {
+        match json::read(line) {
             Ok(frame @ Value::Object(_)) => self.frame(&frame, out),
-            Ok(_) | Err(_) if self.answer.began() => {
-                self.answer.fail(Fault::Unreadable(Unreadable::new(line)));
-            }
             Ok(_) | Err(_) => self.unreadable = Some(Unreadable::new(line)),
         }
     }
@@ -187,17 +188,12 @@ impl Decoder {
             return;
         }
         if let Some(message) = frame.get("message") {
-            let text = |name: &str| {
-                message
-                    .get(name)
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-            };
-            self.answer.reasoning(text("thinking"), out);
-            self.answer.content(text("content"), out);
+            self.answer
+                .reasoning(Source::Thinking, &words(message.get("thinking")), out);
+            self.answer.content(&words(message.get("content")), out);
             if let Some(calls) = message.get("tool_calls").and_then(Value::as_array) {
                 for call in calls {
-                    self.answer.call(call, out);
+                    self.answer.calls([call], out);
                     // Here a call is never sent in pieces, so the next one is another, however alike.
                     self.answer.calls_are_whole(out);
                 }
@@ -210,7 +206,7 @@ impl Decoder {
                 Some("length") => FinishReason::Length,
                 Some(_) | None => FinishReason::Unknown,
             };
-            self.answer.end(finish, out);
+            self.answer.end(finish);
         }
     }
 

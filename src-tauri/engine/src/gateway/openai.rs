@@ -11,10 +11,13 @@ use serde_json::{Map, Value, json};
 use super::{
     Message, ModelEvent, ModelRequest, ToolSpec,
     answer::{Answer, Verdict, Wants, whole},
-    fault::{EXCERPT_BYTES_MAX, Fault, Kind, Said, Unreadable, clip},
+    calls::Restated,
+    fault::{EXCERPT_BYTES_MAX, Fault, Kind, Place, Said, Unreadable, clip},
+    json,
     lines::LINE_BYTES_MAX,
     ollama::PAGE_BYTES_MAX,
     sse::{Frame, Frames},
+    thoughts::Source,
 };
 
 /// Whether to ask for the usage: a few old servers refuse what they do not know.
@@ -106,6 +109,7 @@ fn message(message: &Message) -> Option<Value> {
 pub(super) struct Decoder {
     form: Form,
     answer: Answer,
+    heard: Heard,
     /// A proper frame came.
     framed: bool,
     /// `[DONE]` came, or the usage after the finish reason: there is nothing more to wait for.
@@ -114,6 +118,16 @@ pub(super) struct Decoder {
     stray: String,
     /// Whether some of it came before the end marker.
     stray_before_end: bool,
+}
+
+/// The content so far, to know a message that repeats it.
+#[derive(Default)]
+struct Heard {
+    content: String,
+    /// Pieces it came in.
+    pieces: u32,
+    /// Of these, deltas.
+    deltas: u32,
 }
 
 /// What the body turned out to be, by its first byte.
@@ -139,6 +153,7 @@ impl Decoder {
         Self {
             form: Form::Unknown(Vec::new()),
             answer: Answer::new(),
+            heard: Heard::default(),
             framed: false,
             done: false,
             stray: String::new(),
@@ -167,7 +182,10 @@ impl Decoder {
         match &self.form {
             Form::Page(page) if page.bytes > PAGE_BYTES_MAX => Wants::Nothing,
             Form::Page(_) => Wants::Rest,
-            Form::Unknown(_) | Form::Events(_) | Form::Document(_) if self.answer.is_over() => {
+            // A server that ends every piece as if it were the last says nothing by that.
+            Form::Unknown(_) | Form::Events(_) | Form::Document(_)
+                if self.answer.is_over() && !self.answer.was_reopened() =>
+            {
                 Wants::Rest
             }
             Form::Unknown(_) | Form::Events(_) | Form::Document(_) => Wants::More,
@@ -186,6 +204,7 @@ impl Decoder {
                 let head = String::from_utf8_lossy(&page.head);
                 self.answer.fail(Fault::Unreadable(Unreadable {
                     kind: Kind::Page,
+                    place: Place::Instead,
                     bytes: page.bytes,
                     excerpt: clip(&head, EXCERPT_BYTES_MAX).to_owned(),
                 }));
@@ -200,9 +219,14 @@ impl Decoder {
         if !self.stray.is_empty() {
             let stray = std::mem::take(&mut self.stray);
             let words = self.framed || stray.starts_with("proxy error");
-            let fault = match Kind::of(&stray) {
-                Kind::Text if words => Fault::Said(Said::words(&stray)),
-                Kind::Text | Kind::Page | Kind::Json => Fault::Unreadable(Unreadable::new(&stray)),
+            // An error over several lines.
+            let said = json::read(&stray).ok().and_then(|value| Said::read(&value));
+            let fault = match (said, Kind::of(&stray)) {
+                (Some(said), _) => Fault::Said(said),
+                (None, Kind::Text) if words => Fault::Said(Said::words(&stray)),
+                (None, Kind::Text | Kind::Page | Kind::Json | Kind::BrokenJson) => {
+                    Fault::Unreadable(Unreadable::new(&stray))
+                }
             };
             if self.stray_before_end {
                 // A frame that lost its head, or a proxy's words: what they stand for is missing from the answer.
@@ -210,6 +234,9 @@ impl Decoder {
             } else {
                 self.answer.fail(fault);
             }
+        }
+        if !self.done {
+            self.answer.distrust_end();
         }
         let mut verdict = self.answer.finish();
         events.append(&mut verdict.events);
@@ -251,12 +278,12 @@ impl Decoder {
             Frame::Data { event, data } => self.data(&event, &data, whole, out),
             Frame::Stray(line) => {
                 // llama.cpp's older way to report an error, and servers that leave `data:` out.
-                let json = line.strip_prefix("error:").unwrap_or(&line);
-                match serde_json::from_str::<Value>(json) {
-                    Ok(chunk @ Value::Object(_)) if json.len() == line.len() => {
+                let text = line.strip_prefix("error:").unwrap_or(&line);
+                match json::read(text) {
+                    Ok(chunk @ Value::Object(_)) if text.len() == line.len() => {
                         self.chunk(&chunk, out);
                     }
-                    Ok(error) if json.len() != line.len() => {
+                    Ok(error) if text.len() != line.len() => {
                         let said = Said::read(&json!({ "error": error }));
                         self.answer.fail(Fault::Said(said.unwrap_or_default()));
                     }
@@ -281,11 +308,11 @@ impl Decoder {
             return;
         }
         if text == "[DONE]" {
-            self.answer.end(FinishReason::Unknown, out);
+            self.answer.end(FinishReason::Unknown);
             self.done = true;
             return;
         }
-        if let Ok(chunk) = serde_json::from_str::<Value>(text) {
+        if let Ok(chunk) = json::read(text) {
             if event == "error" && Said::read(&chunk).is_none() {
                 let said = Said::read(&json!({ "error": chunk }));
                 self.answer.fail(Fault::Said(said.unwrap_or_default()));
@@ -307,6 +334,14 @@ impl Decoder {
             }
             return;
         }
+        if !self.stray.is_empty()
+            && let Ok(chunk) = json::read(&format!("{text}\n{}", self.stray))
+        {
+            // One object over several lines, of which only the first is marked as data.
+            self.stray.clear();
+            self.stray_before_end = false;
+            return self.chunk(&chunk, out);
+        }
         match whole {
             Whole::Surely if !self.answer.is_over() => {
                 self.answer.fail(Fault::Unreadable(Unreadable::new(text)));
@@ -318,7 +353,7 @@ impl Decoder {
 
     fn document(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) {
         let text = String::from_utf8_lossy(bytes);
-        match serde_json::from_str::<Value>(&text) {
+        match json::read(&text) {
             Ok(Value::Array(list)) if list.iter().any(|item| Said::read(item).is_some()) => {
                 let said = list.iter().find_map(Said::read);
                 self.answer.fail(Fault::Said(said.unwrap_or_default()));
@@ -327,7 +362,7 @@ impl Decoder {
                 self.chunk(&document, out);
                 if document.get("choices").is_some_and(Value::is_array) {
                     // It is whole, or it would not have parsed.
-                    self.answer.end(FinishReason::Unknown, out);
+                    self.answer.end(FinishReason::Unknown);
                 } else {
                     self.answer.fail(Fault::Unreadable(Unreadable::new(&text)));
                 }
@@ -338,7 +373,7 @@ impl Decoder {
                     if line.trim() == "[DONE]" {
                         read = true;
                         self.data("message", line, Whole::Surely, out);
-                    } else if let Ok(chunk @ Value::Object(_)) = serde_json::from_str(line) {
+                    } else if let Ok(chunk @ Value::Object(_)) = json::read(line) {
                         read = true;
                         self.chunk(&chunk, out);
                     }
@@ -364,9 +399,6 @@ impl Decoder {
         self.framed = true;
         let over = self.answer.is_over();
         let measured = self.measure(chunk);
-        if over && measured {
-            self.done = true;
-        }
         if let Some(progress) = chunk.get("prompt_progress")
             && let (Some(done), Some(total)) = (
                 whole(progress.get("processed")),
@@ -379,77 +411,88 @@ impl Decoder {
         for choice in choices.into_iter().flatten().filter(first) {
             self.choice(choice, out);
         }
+        if over && measured && self.answer.is_over() && !(is_chunk && self.answer.was_reopened()) {
+            self.done = true;
+        }
     }
 
     fn choice(&mut self, choice: &Value, out: &mut Vec<ModelEvent>) {
-        let delta = match (choice.get("delta"), choice.get("message")) {
-            (Some(delta @ Value::Object(_)), _) => Some(delta),
-            // A whole message after deltas repeats them.
-            (_, Some(message @ Value::Object(_))) if !self.answer.began() => Some(message),
-            _ => None,
+        let reason = choice.get("finish_reason").and_then(Value::as_str);
+        let ends = match reason.unwrap_or_default() {
+            // Not yet. Some servers write the empty or the spelled-out null.
+            "" | "null" => None,
+            reason => Some(reason),
         };
-        if let Some(delta) = delta {
-            self.delta(delta, out);
-        } else if let Some(text) = choice.get("text").and_then(Value::as_str) {
-            self.answer.content(text, out);
+        if let Some(delta @ Value::Object(_)) = choice.get("delta") {
+            let said = Saying::read(delta);
+            self.heard.deltas = self
+                .heard
+                .deltas
+                .saturating_add(u32::from(!said.is_empty()));
+            self.say(said, ends, out);
+        }
+        if let Some(message @ Value::Object(_)) = choice.get("message") {
+            self.message(message, ends, out);
+        }
+        if let Some(text) = choice.get("text").and_then(Value::as_str) {
+            let said = Saying {
+                content: text.to_owned(),
+                ..Saying::default()
+            };
+            self.say(said, ends, out);
         }
         if let Some(said) = Said::read(choice) {
             self.answer.fail(Fault::Said(said));
         }
-        let reason = choice.get("finish_reason").and_then(Value::as_str);
-        match reason.unwrap_or_default() {
-            // Not yet. Some servers write the empty or the spelled-out null.
-            "" | "null" => {}
-            "error" | "abort" | "aborted" | "cancelled" => self.answer.fail(Fault::Said(
+        match ends {
+            None => {}
+            Some("error" | "abort" | "aborted" | "cancelled") => self.answer.fail(Fault::Said(
                 Said::words("the server gave the answer up without saying why"),
             )),
-            reason => self.answer.end(finish(reason), out),
+            Some(reason) => self.answer.end(finish(reason)),
         }
     }
 
-    fn delta(&mut self, delta: &Value, out: &mut Vec<ModelEvent>) {
-        // The same thought under several names is one thought.
-        let mut thoughts: Vec<String> = Vec::new();
-        let mut think = |thought: String| {
-            if !thought.is_empty() && !thoughts.contains(&thought) {
-                thoughts.push(thought);
-            }
+    /// A message repeats the deltas before it, or all messages before it, or comes where others send deltas.
+    fn message(&mut self, message: &Value, ends: Option<&str>, out: &mut Vec<ModelEvent>) {
+        let mut said = Saying::read(message);
+        let how = if self.heard.deltas > 0 {
+            Restated::AfterDeltas
+        } else {
+            Restated::AmongMessages
         };
-        for name in ["reasoning_content", "reasoning", "thinking"] {
-            think(words(delta.get(name)));
+        // One word may be said twice, but not everything that was said.
+        let certain = ends.is_some() || self.heard.pieces > 1;
+        said.content = news(&said.content, &self.heard.content, how, certain);
+        for (_, thought) in &mut said.thoughts {
+            *thought = news(thought, self.answer.thought(), how, certain);
         }
-        think(words(delta.get("reasoning_details")));
-        let content = delta.get("content");
-        let (mut spoken, mut thought) = (String::new(), String::new());
-        match content {
-            Some(Value::Array(parts)) => {
-                for part in parts {
-                    match part.get("type").and_then(Value::as_str) {
-                        Some("thinking" | "reasoning") => thought.push_str(&words(Some(part))),
-                        Some(_) | None => spoken.push_str(&words(Some(part))),
-                    }
-                }
-            }
-            other => spoken = words(other),
+        let calls = std::mem::take(&mut said.calls);
+        self.say(said, ends, out);
+        self.answer.calls_again(&calls, how, out);
+    }
+
+    fn say(&mut self, said: Saying, ends: Option<&str>, out: &mut Vec<ModelEvent>) {
+        if said.is_empty() {
+            return;
         }
-        think(thought);
-        for thought in thoughts {
-            self.answer.reasoning(&thought, out);
+        if self.answer.is_over() && (ends.is_some() || !self.answer.began()) {
+            self.answer.reopen();
         }
-        self.answer.content(&spoken, out);
-        self.answer.content(&words(delta.get("refusal")), out);
-        match delta.get("tool_calls") {
-            Some(Value::Array(calls)) => {
-                for call in calls {
-                    self.answer.call(call, out);
-                }
-            }
-            Some(call @ Value::Object(_)) => self.answer.call(call, out),
-            Some(_) | None => {}
+        let Saying {
+            thoughts,
+            content,
+            calls,
+        } = said;
+        for (source, thought) in thoughts {
+            self.answer.reasoning(source, &thought, out);
         }
-        if let Some(call @ Value::Object(_)) = delta.get("function_call") {
-            self.answer.call(call, out);
+        if !content.is_empty() && !self.answer.is_over() {
+            self.heard.pieces = self.heard.pieces.saturating_add(1);
+            self.heard.content.push_str(&content);
+            self.answer.content(&content, out);
         }
+        self.answer.calls(&calls, out);
     }
 
     /// Whether the chunk tells the usage.
@@ -483,6 +526,76 @@ impl Decoder {
     }
 }
 
+/// What a delta or a message says.
+#[derive(Default)]
+struct Saying {
+    thoughts: Vec<(Source, String)>,
+    content: String,
+    calls: Vec<Value>,
+}
+
+impl Saying {
+    fn read(delta: &Value) -> Self {
+        let mut said = Self::default();
+        for (source, name) in [
+            (Source::ReasoningContent, "reasoning_content"),
+            (Source::Reasoning, "reasoning"),
+            (Source::Thinking, "thinking"),
+            (Source::Details, "reasoning_details"),
+        ] {
+            said.think(source, words(delta.get(name)));
+        }
+        let mut thought = String::new();
+        match delta.get("content") {
+            Some(Value::Array(parts)) => {
+                for part in parts {
+                    match part.get("type").and_then(Value::as_str) {
+                        Some("thinking" | "reasoning") => thought.push_str(&words(Some(part))),
+                        Some(_) | None => said.content.push_str(&words(Some(part))),
+                    }
+                }
+            }
+            other => said.content = words(other),
+        }
+        said.think(Source::Parts, thought);
+        said.content.push_str(&words(delta.get("refusal")));
+        match delta.get("tool_calls") {
+            Some(Value::Array(calls)) => said.calls.clone_from(calls),
+            Some(call @ Value::Object(_)) => said.calls.push(call.clone()),
+            Some(_) | None => {}
+        }
+        // Beside `tool_calls` it says the same once more.
+        if let (true, Some(call @ Value::Object(_))) =
+            (said.calls.is_empty(), delta.get("function_call"))
+        {
+            said.calls.push(call.clone());
+        }
+        said
+    }
+
+    fn think(&mut self, source: Source, thought: String) {
+        if !thought.is_empty() {
+            self.thoughts.push((source, thought));
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.thoughts.is_empty() && self.content.is_empty() && self.calls.is_empty()
+    }
+}
+
+/// What a message says beyond what was heard.
+fn news(text: &str, heard: &str, how: Restated, certain: bool) -> String {
+    match (text.strip_prefix(heard), how) {
+        _ if heard.is_empty() => text.to_owned(),
+        (Some(""), Restated::AmongMessages) if !certain => text.to_owned(),
+        (Some(new), Restated::AfterDeltas | Restated::AmongMessages) => new.to_owned(),
+        // The same in other words, or trimmed.
+        (None, Restated::AfterDeltas) => String::new(),
+        (None, Restated::AmongMessages) => text.to_owned(),
+    }
+}
+
 /// Whether a frame came with its end.
 #[derive(Clone, Copy)]
 enum Whole {
@@ -513,15 +626,16 @@ impl Form {
     }
 }
 
-/// The text of a string, of `{"text": …}` and its relatives, or of a list of these.
-fn words(value: Option<&Value>) -> String {
+/// The text of a string or number, of `{"text": …}` and its relatives, or of a list of these.
+pub(super) fn words(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) => number.to_string(),
         Some(Value::Array(parts)) => parts.iter().map(|part| words(Some(part))).collect(),
         Some(Value::Object(fields)) => ["text", "thinking", "summary", "content", "refusal"]
             .into_iter()
             .find_map(|name| match fields.get(name) {
-                Some(inner @ (Value::String(_) | Value::Array(_))) => {
+                Some(inner @ (Value::String(_) | Value::Number(_) | Value::Array(_))) => {
                     Some(inner).map(|inner| words(Some(inner)))
                 }
                 _ => None,

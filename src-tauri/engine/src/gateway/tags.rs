@@ -4,6 +4,8 @@
 //! aside, or right after another reasoning block. `<think>` in mid-answer, in prose or in a code fence is text.
 //! A closing tag whose opening one stood in the server's template (`I should add…</think>4`) is understood only if it
 //! comes with the first words, in the same delta: later, what is before it has been shown as the answer, and stays so.
+//! Where the server also gives reasoning in a field of its own, a leading block counts only if it repeats that: then it
+//! is passed over. Any other tag is text there.
 //! RULING: reopened if the log gains an event that turns shown text into reasoning.
 
 use protocol::Part;
@@ -29,6 +31,8 @@ enum Place {
     AfterBlock,
     /// In a block.
     Block,
+    /// In what may be a block that repeats the reasoning which the server gave in a field of its own; all held.
+    Echo,
     /// In the answer, for good.
     Answer,
 }
@@ -47,8 +51,16 @@ impl Tags {
         self.separated = true;
     }
 
-    /// Adds what one delta of content says to `said`.
-    pub(super) fn feed(&mut self, delta: &str, said: &mut Vec<(Part, String)>) {
+    /// Whether what comes next belongs to a block.
+    pub(super) fn is_in_block(&self) -> bool {
+        match self.place {
+            Place::Block | Place::Echo => true,
+            Place::Lead | Place::AfterBlock | Place::Answer => false,
+        }
+    }
+
+    /// Adds what one delta of content says to `said`; `thought` is the reasoning so far.
+    pub(super) fn feed(&mut self, delta: &str, thought: &str, said: &mut Vec<(Part, String)>) {
         if self.place == Place::Answer {
             said.push((Part::Answer, delta.to_owned()));
             return;
@@ -59,6 +71,7 @@ impl Tags {
             text = match self.place {
                 Place::Lead | Place::AfterBlock => self.lead(text, said),
                 Place::Block => self.block(text, said),
+                Place::Echo => self.echo(text, thought),
                 Place::Answer => {
                     said.push((Part::Answer, text));
                     return;
@@ -70,6 +83,11 @@ impl Tags {
     /// What was held back: it was no tag.
     pub(super) fn finish(&mut self) -> Option<(Part, String)> {
         let part = match self.place {
+            // It repeated what was thought until it was cut.
+            Place::Echo => {
+                self.held.clear();
+                return None;
+            }
             Place::Lead | Place::AfterBlock | Place::Answer => Part::Answer,
             Place::Block => Part::Reasoning,
         };
@@ -84,14 +102,15 @@ impl Tags {
             self.place = Place::AfterBlock;
             return rest.to_owned();
         }
-        if !self.separated
-            && let Some(rest) = after_any(words, &OPENING)
-        {
+        if let Some(rest) = after_any(words, &OPENING) {
+            if self.separated {
+                self.place = Place::Echo;
+                return text;
+            }
             self.place = Place::Block;
             return rest.to_owned();
         }
-        let may_open = !self.separated && begins_any(words, &OPENING);
-        if words.is_empty() || may_open || begins_any(words, &CLOSING) {
+        if words.is_empty() || begins_any(words, &OPENING) || begins_any(words, &CLOSING) {
             self.held = text;
             return String::new();
         }
@@ -106,11 +125,37 @@ impl Tags {
         }
         let answer = match self.place {
             Place::AfterBlock => words.to_owned(),
-            Place::Lead | Place::Block | Place::Answer => text,
+            Place::Lead | Place::Block | Place::Echo | Place::Answer => text,
         };
         self.place = Place::Answer;
         said.push((Part::Answer, answer));
         String::new()
+    }
+
+    fn echo(&mut self, text: String, thought: &str) -> String {
+        let rest = inside(&text);
+        let closing = find_any(rest, &CLOSING);
+        let so_far = match closing {
+            Some((at, _)) => rest.get(..at),
+            None => rest.get(..before_cut_tag(rest)),
+        };
+        let so_far = so_far.unwrap_or_default().trim();
+        if !thought.trim_start().starts_with(so_far) {
+            self.place = Place::Answer;
+            return text;
+        }
+        match closing {
+            Some((at, tag)) => {
+                self.place = Place::AfterBlock;
+                rest.get(at.saturating_add(tag)..)
+                    .unwrap_or_default()
+                    .to_owned()
+            }
+            None => {
+                self.held = text;
+                String::new()
+            }
+        }
     }
 
     fn block(&mut self, text: String, said: &mut Vec<(Part, String)>) -> String {
@@ -122,17 +167,25 @@ impl Tags {
             self.place = Place::AfterBlock;
             return rest.get(tag..).unwrap_or_default().to_owned();
         }
-        let keep = text
-            .rfind('<')
-            .filter(|at| begins_any(text.get(*at..).unwrap_or_default(), &CLOSING))
-            .unwrap_or(text.len());
-        let (inside, maybe) = text.split_at(keep);
+        let (inside, maybe) = text.split_at(before_cut_tag(&text));
         if !inside.is_empty() {
             said.push((Part::Reasoning, inside.to_owned()));
         }
         self.held = maybe.to_owned();
         String::new()
     }
+}
+
+/// What follows the opening tag.
+fn inside(text: &str) -> &str {
+    after_any(text.trim_start(), &OPENING).unwrap_or_default()
+}
+
+/// Where a closing tag begins of which only the start is there; else the end.
+fn before_cut_tag(text: &str) -> usize {
+    text.rfind('<')
+        .filter(|at| begins_any(text.get(*at..).unwrap_or_default(), &CLOSING))
+        .unwrap_or(text.len())
 }
 
 fn after_any<'a>(text: &'a str, tags: &[&str]) -> Option<&'a str> {
@@ -168,7 +221,7 @@ mod tests {
     fn split(deltas: &[&str]) -> (String, String) {
         let (mut tags, mut said) = (Tags::new(), Vec::new());
         for delta in deltas {
-            tags.feed(delta, &mut said);
+            tags.feed(delta, "", &mut said);
         }
         said.extend(tags.finish());
         let gather = |part| {
@@ -234,10 +287,28 @@ mod tests {
     }
 
     #[test]
-    fn an_opening_tag_is_text_when_the_server_separates_reasoning_itself() {
-        let (mut tags, mut said) = (Tags::new(), Vec::new());
-        tags.separated();
-        tags.feed("<think> is a tag", &mut said);
-        assert_eq!(said, vec![(Part::Answer, "<think> is a tag".to_owned())]);
+    fn a_block_that_repeats_separate_reasoning_is_passed_over_and_any_other_tag_is_text() {
+        for (content, thought, want) in [
+            ("<think> is a tag", "", "<think> is a tag"),
+            ("<think> is a tag", "I muse", "<think> is a tag"),
+            ("<think>other</think>a", "I muse", "<think>other</think>a"),
+            ("<think>\nI muse\n</think>\n\na", "I muse", "a"),
+            ("<think>I m", "I muse", ""),
+            ("<think>I muse</thi", "I muse", ""),
+            ("<thi", "I muse", "<thi"),
+        ] {
+            let letters: Vec<String> = content.chars().map(String::from).collect();
+            for deltas in [vec![content.to_owned()], letters] {
+                let (mut tags, mut said) = (Tags::new(), Vec::new());
+                tags.separated();
+                for delta in &deltas {
+                    tags.feed(delta, thought, &mut said);
+                }
+                said.extend(tags.finish());
+                assert!(said.iter().all(|(part, _)| *part == Part::Answer));
+                let answer: String = said.into_iter().map(|(_, text)| text).collect();
+                assert_eq!(answer, want, "{content:?} in {} deltas", deltas.len());
+            }
+        }
     }
 }

@@ -59,6 +59,19 @@ impl Decoded {
         self.text(Part::Reasoning)
     }
 
+    /// Name and arguments of each call that was cut.
+    fn cut_calls(&self) -> Vec<(&str, &str)> {
+        self.events
+            .iter()
+            .filter_map(|event| match event {
+                ModelEvent::CallCut { name, arguments } => {
+                    Some((name.as_str(), arguments.as_str()))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
     /// Name and arguments of each call.
     fn calls(&self) -> Vec<(&str, &str)> {
         self.events

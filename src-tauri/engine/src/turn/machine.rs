@@ -54,7 +54,11 @@ pub(crate) enum Input {
         name: String,
         arguments: String,
         call_id: Option<String>,
+        /// Why it must not be run all the same.
+        unclear: Option<String>,
     },
+    /// A call that the end of its attempt cut.
+    CallCut { name: String, arguments: String },
     /// The provider's end marker was seen.
     AttemptEnded(StepEnd),
     /// It was not.
@@ -204,6 +208,10 @@ pub(crate) struct Machine {
     open_text: Option<(ItemId, Part)>,
     /// The calls of this step.
     calls: Vec<Call>,
+    /// Of these, the ones that must not be run, and why.
+    unclear: Vec<(ItemId, String)>,
+    /// Calls that this attempt began and did not finish: shown only if no other attempt makes up for them.
+    cut: Vec<(String, String)>,
     /// The calls of the last step, and how many steps in a row they have been the same.
     same: (Vec<(String, String)>, u32),
     harness: Harness,
@@ -224,6 +232,8 @@ impl Machine {
             compacted: false,
             open_text: None,
             calls: Vec::new(),
+            unclear: Vec::new(),
+            cut: Vec::new(),
             same: (Vec::new(), 0),
             harness: Harness::default(),
         }
@@ -258,10 +268,15 @@ impl Machine {
                     name,
                     arguments,
                     call_id,
+                    unclear,
                 },
                 State::Streaming,
             ) => {
-                self.call(name, arguments, call_id, &mut out);
+                let item = self.call(name, arguments, call_id, &mut out);
+                self.unclear.extend(unclear.map(|why| (item, why)));
+            }
+            (Input::CallCut { name, arguments }, State::Streaming) => {
+                self.cut.push((name, arguments));
             }
             (Input::AttemptEnded(end), State::Streaming) => self.attempt_ended(end, &mut out),
             (Input::AttemptFailed(error), State::Streaming) => self.attempt_failed(error, &mut out),
@@ -293,6 +308,7 @@ impl Machine {
                 Input::Begin
                 | Input::Text { .. }
                 | Input::Call { .. }
+                | Input::CallCut { .. }
                 | Input::AttemptEnded(_)
                 | Input::AttemptFailed(_)
                 | Input::RetryDue
@@ -316,6 +332,7 @@ impl Machine {
         self.shown = false;
         self.open_text = None;
         self.calls.clear();
+        self.unclear.clear();
         self.dial(out);
     }
 
@@ -325,6 +342,7 @@ impl Machine {
             return self.end(TurnOutcome::Failed { failure }, out);
         };
         self.attempt += 1;
+        self.cut.clear();
         self.state = State::Streaming;
         out.push(Effect::Record(EventBody::StepStarted {
             step: self.step,
@@ -372,7 +390,7 @@ impl Machine {
         arguments: String,
         call_id: Option<String>,
         out: &mut Vec<Effect>,
-    ) {
+    ) -> ItemId {
         self.shown = true;
         self.said = true;
         self.open_text = None;
@@ -389,9 +407,30 @@ impl Machine {
             name,
             arguments,
         });
+        item
+    }
+
+    /// No other attempt will make the calls that this one began: the reader sees what came of them. They are never run.
+    fn show_cut_calls(&mut self, out: &mut Vec<Effect>) {
+        let said = self.said;
+        for (name, arguments) in std::mem::take(&mut self.cut) {
+            let item = self.call(name, arguments, None, out);
+            if let Some(call) = self.calls.pop() {
+                let why = if is_object(&call.arguments) {
+                    "the answer was cut before the call could run"
+                } else {
+                    "cut before its arguments were whole"
+                };
+                let outcome = ToolOutcome::NotRun { why: why.into() };
+                out.push(finished(item, outcome, ToolEffect::None));
+            }
+        }
+        // The failure still counts everybody who was asked.
+        self.said = said;
     }
 
     fn attempt_ended(&mut self, end: StepEnd, out: &mut Vec<Effect>) {
+        self.show_cut_calls(out);
         self.open_text = None;
         out.push(Effect::Record(EventBody::StepEnded {
             step: self.step,
@@ -465,6 +504,12 @@ impl Machine {
                 // How many servers write "no arguments"; a tool that needs some says so itself.
                 call.arguments = "{}".to_owned();
             }
+            let unclear = self.unclear.iter().find(|(item, _)| *item == call.item);
+            if let Some((_, why)) = unclear {
+                let outcome = ToolOutcome::NotRun { why: why.clone() };
+                out.push(finished(call.item, outcome, ToolEffect::None));
+                continue;
+            }
             if let Some(why) = self.cannot_run(&call) {
                 out.push(finished(
                     call.item,
@@ -498,10 +543,8 @@ impl Machine {
                 call.name
             ));
         }
-        match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&call.arguments) {
-            Ok(_) => None,
-            Err(_) => Some("the arguments are not one JSON object, so the tool was not run".into()),
-        }
+        (!is_object(&call.arguments))
+            .then(|| "the arguments are not one JSON object, so the tool was not run".into())
     }
 
     fn attempt_failed(&mut self, error: AttemptError, out: &mut Vec<Effect>) {
@@ -549,6 +592,9 @@ impl Machine {
         let shown = self.shown && !mutated!(self.harness, RetryAfterContent);
         let may_retry = !shown && self.attempt < ATTEMPTS_MAX && self.retries < RETRIES_MAX;
         let retry_in_ms = wait.filter(|_| may_retry);
+        if retry_in_ms.is_none() {
+            self.show_cut_calls(out);
+        }
         self.fail_attempt(&failure, retry_in_ms, None, out);
         match retry_in_ms {
             Some(ms) => {
@@ -647,6 +693,7 @@ impl Machine {
 
     fn cancelled(&mut self, cause: Cause, out: &mut Vec<Effect>) {
         out.push(Effect::StopWork);
+        self.show_cut_calls(out);
         self.close_calls(out);
         let outcome = match cause {
             Cause::Ceiling { .. } if mutated!(self.harness, OutcomeByErrorType) => {
@@ -701,6 +748,10 @@ impl Machine {
         self.state = State::Ended;
         out.push(Effect::End(outcome));
     }
+}
+
+fn is_object(arguments: &str) -> bool {
+    serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments).is_ok()
 }
 
 /// A limit as its reader thinks of it.

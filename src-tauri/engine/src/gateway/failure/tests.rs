@@ -322,6 +322,46 @@ fn sentences_name_what_the_reader_can_act_on() {
 }
 
 #[test]
+fn a_server_of_tls_that_was_asked_without_says_so_in_any_of_its_ways() {
+    for body in [
+        "Client sent an HTTP request to an HTTPS server.\n",
+        "<html><body>400 The plain HTTP request was sent to HTTPS port</body></html>",
+        "<p>Reason: You're speaking plain HTTP to an SSL-enabled server port.</p>",
+    ] {
+        let error = refused(&peer(Dialect::OpenAiChat), &reply(400, body)).error;
+        assert_eq!(error.failure.code, FailureCode::ConnectFailed, "{body}");
+        assert_eq!(
+            error.failure.message,
+            "Box at 127.0.0.1:11434 wants https. Write https:// in its address."
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_named_for_what_it_is_and_where_it_stood() {
+    let say = |kind, place| {
+        let unreadable = Unreadable {
+            kind,
+            place,
+            bytes: 7,
+            excerpt: "excerpt".into(),
+        };
+        let error = faulty(&peer(Dialect::OpenAiChat), &Fault::Unreadable(unreadable));
+        assert_eq!(error.failure.code, FailureCode::BadStream);
+        assert_eq!(error.failure.detail.as_deref(), Some("excerpt"));
+        error.failure.message
+    };
+    let mut said = std::collections::BTreeSet::new();
+    for kind in [Kind::Page, Kind::Json, Kind::BrokenJson, Kind::Text] {
+        let (instead, midway) = (say(kind, Place::Instead), say(kind, Place::Midway));
+        assert!(instead.contains("7 bytes") && !instead.contains("broke the answer off"));
+        assert!(midway.contains("broke the answer off") && !midway.contains("Check the address"));
+        said.extend([instead, midway]);
+    }
+    assert_eq!(said.len(), 8, "each has its own words");
+}
+
+#[test]
 fn a_wait_is_read_from_seconds_or_a_date_and_nonsense_is_the_usual_wait() {
     let now = Timestamp::from_millis(784_111_777_000);
     for (text, want) in [
@@ -375,6 +415,14 @@ fn a_servers_wait_beats_the_usual_one_but_never_makes_a_hopeless_request_worth_r
         );
     }
     assert_eq!(with_wait(400, "{}").retry, Retry::Never);
+    assert_eq!(
+        with_wait(503, "{\"error\":\"overloaded\"}").failure.message,
+        "Box at 127.0.0.1:11434 failed (status 503): overloaded. It asks to wait 7 s."
+    );
+    assert_eq!(
+        with_wait(429, "{}").failure.message,
+        "Box at 127.0.0.1:11434 asks to wait 7 s before the next request."
+    );
 }
 
 #[test]

@@ -881,3 +881,78 @@ fn localhost_means_both_loopback_addresses() {
         assert!(error.failure.message.contains("`ollama pull m`"));
     });
 }
+
+#[test]
+fn a_peer_that_speaks_no_http_or_no_tls_is_told_from_one_that_is_away() {
+    run(async {
+        // What a TLS server, a mail server and a database say to a stranger.
+        for bytes in [
+            b"\x15\x03\x01\x00\x02\x02\x46".as_slice(),
+            b"220 mail.example.org ESMTP\r\n",
+            b"-ERR unknown command\r\n",
+        ] {
+            let fake = Fake::start().await;
+            let attempt = attempt(provider(Dialect::OpenAiChat, &fake.address()));
+            let (_, mut socket) = fake.request().await;
+            socket.write_all(bytes).await.unwrap();
+            drop(socket);
+            let error = attempt.fails().await;
+            let message = &error.failure.message;
+            assert_eq!(error.failure.code, FailureCode::BadStream, "{message}");
+            assert!(message.contains("does not speak HTTP"), "{message}");
+            assert_eq!(error.retry, Retry::Never);
+        }
+        for answer in ["HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", ""] {
+            let fake = Fake::start().await;
+            let mut provider = provider(Dialect::OpenAiChat, &fake.address());
+            provider.base_url = provider.base_url.replace("http://", "https://");
+            let attempt = attempt(provider);
+            let (mut socket, _) = fake.listener.accept().await.unwrap();
+            let mut hello = [0; 4096];
+            assert!(socket.read(&mut hello).await.unwrap() > 0);
+            say(&mut socket, answer).await;
+            socket.shutdown().await.unwrap();
+            let error = attempt.fails().await;
+            let message = &error.failure.message;
+            assert_eq!(error.failure.code, FailureCode::ConnectFailed, "{message}");
+            assert!(
+                message.contains("does not speak TLS"),
+                "{answer:?}: {message}"
+            );
+        }
+    });
+}
+
+#[test]
+fn silence_in_the_middle_of_a_call_or_a_tag_loses_nothing_of_either() {
+    run(async {
+        let fake = Fake::start().await;
+        let mut attempt = attempt(provider(Dialect::OpenAiChat, &fake.address()));
+        let (_, mut socket) = fake.request().await;
+        say(&mut socket, CHUNKED).await;
+        chunk(&mut socket, &delta("<think>a</thi")).await;
+        let piece = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\"}}]}}]}\n\n";
+        chunk(&mut socket, piece).await;
+        assert_eq!(attempt.next().await, ModelEvent::Sent);
+        assert_eq!(attempt.next().await, text(Part::Reasoning, "a"));
+        let progress = attempt.next().await;
+        assert!(matches!(
+            progress,
+            ModelEvent::CallProgress {
+                argument_bytes: 3,
+                ..
+            }
+        ));
+        let gap = Limits::default().gap;
+        attempt.until_it_waits(gap).await;
+        attempt.clock.advance(gap);
+        assert_eq!(attempt.next().await, text(Part::Reasoning, "</thi"));
+        let cut = ModelEvent::CallCut {
+            name: "f".into(),
+            arguments: "{\"x".into(),
+        };
+        assert_eq!(attempt.next().await, cut);
+        let error = attempt.fails().await;
+        assert_eq!(error.failure.code, FailureCode::IdleTimeout);
+    });
+}

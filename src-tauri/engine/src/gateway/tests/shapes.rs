@@ -172,7 +172,7 @@ fn bodies_that_are_no_answers_are_named() {
         ("Bad gateway\n", Kind::Text),
         ("{\"status\":\"ok\"}", Kind::Json),
         ("{}", Kind::Json),
-        ("data: {broken}\n\ndata: [DONE]\n\n", Kind::Json),
+        ("data: {broken}\n\ndata: [DONE]\n\n", Kind::BrokenJson),
     ] {
         match openai(body).end {
             Err(Fault::Unreadable(unreadable)) => assert_eq!(unreadable.kind, want, "{body}"),
@@ -316,6 +316,7 @@ fn calls_survive_every_way_of_ending_and_are_told_from_none() {
         "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"w\",\"arguments\":\"{\\\"path\\\":\\\"a\"}}]}}]}\n\n",
     );
     assert_eq!(cut.calls(), [], "an unfinished call is no call");
+    assert_eq!(cut.cut_calls(), [("w", "{\"path\":\"a")]);
     assert_eq!(cut.end, Err(Fault::Truncated));
     let old = openai(&stream(
         &[
@@ -386,7 +387,68 @@ fn bodies() -> Vec<(Dialect, Vec<u8>)> {
         .replace('\n', "\r\n")
         .into_bytes(),
     ));
+    bodies.extend(odd_bodies());
     bodies
+}
+
+/// Everything at once that no manual describes.
+fn odd_bodies() -> Vec<(Dialect, Vec<u8>)> {
+    let call = |entry: Value| json!({"tool_calls":[entry]});
+    let deltas = [
+        json!({"reasoning":"I ","reasoning_details":[{"type":"reasoning.text","text":"I"}]}),
+        json!({"reasoning_content":"I muse","content":"<think>I mu"}),
+        json!({"content":"se</think>\n"}),
+        json!({"content":["é",7,{"type":"text","text":"日"}]}),
+        call(json!({"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}})),
+        call(json!({"index":1,"id":"a","function":{"name":"g","arguments":{"y":2}}})),
+        call(json!({"function":{"arguments":":1}"}})),
+        call(json!({"index":0,"function":{"name":"f","arguments":"{}"}})),
+        json!({"function_call":{"name":"h","arguments":"{\"z\":"}}),
+    ];
+    let half = "data: {\"choices\":[{\"delta\":{\"content\":\"x\\ud83dy\"}}]}\n\n";
+    let pretty = "{\n  \"error\": {\n    \"message\": \"m\"\n  }\n}\n";
+    let streamed = stream(&deltas, "tool_calls");
+    let unended = without_end(&streamed);
+    let line = "{\"message\":{\"content\":[1,\"\\ud83d\"]},\"done\":false}\n";
+    [
+        (Dialect::OpenAiChat, format!("{half}{streamed}")),
+        (Dialect::OpenAiChat, format!("{half}{unended}")),
+        (Dialect::OpenAiChat, always_finished(&deltas, "stop")),
+        (Dialect::OpenAiChat, messages(&deltas) + &messages(&deltas)),
+        (Dialect::OpenAiChat, format!("{unended}data: {pretty}\n\n")),
+        (
+            Dialect::OpenAiChat,
+            format!("{unended}<html>\r\n502\r</html>"),
+        ),
+        (Dialect::OpenAiChat, format!("{A}{}", streamed.trim_end())),
+        (Dialect::Ollama, format!("{line}{pretty}")),
+        (Dialect::Ollama, format!("{line}{line}{{\"done\":true}}")),
+    ]
+    .map(|(dialect, body)| (dialect, body.into_bytes()))
+    .into()
+}
+
+#[test]
+fn odd_answers_are_the_same_split_in_two_at_every_byte() {
+    for (dialect, body) in odd_bodies() {
+        let want = decode(dialect, [body.as_slice()]);
+        for at in 0..=body.len() {
+            let (head, tail) = body.split_at(at);
+            let text = String::from_utf8_lossy(&body);
+            assert_eq!(decode(dialect, [head, tail]), want, "{text} at {at}");
+        }
+    }
+}
+
+/// A piece of a call with anything in it and anything missing.
+fn piece() -> impl Strategy<Value = Value> {
+    let maybe = |values: &'static [&'static str]| prop::option::of(prop::sample::select(values));
+    let index = prop::option::of(0_u64..3);
+    let names = maybe(&["f", "g", ""]);
+    let arguments = maybe(&["{", "}", "{}", "{\"x\":1}", "\"x\"", ":1}", "", "\\", " "]);
+    (index, maybe(&["a", "b"]), names, arguments).prop_map(|(index, id, name, arguments)| {
+        json!({"index":index,"id":id,"function":{"name":name,"arguments":arguments}})
+    })
 }
 
 proptest! {
@@ -425,6 +487,32 @@ proptest! {
     }
 
     #[test]
+    fn no_pieces_make_a_call_out_of_two_or_of_nothing(lists in prop::collection::vec(prop::collection::vec(piece(), 1..3), 1..8), cut in any::<bool>()) {
+        let deltas: Vec<Value> = lists.iter().map(|list| json!({"tool_calls":list})).collect();
+        let mut body = stream(&deltas, "tool_calls");
+        if cut {
+            body = without_end(&body);
+        }
+        let got = decode(Dialect::OpenAiChat, [body.as_bytes()]);
+        prop_assert_eq!(&decode(Dialect::OpenAiChat, body.as_bytes().chunks(1)), &got);
+        let pieces: Vec<&Value> = lists.iter().flatten().map(|piece| &piece["function"]).collect();
+        let said = |name: &str| pieces.iter().filter(|piece| piece["name"] == name).count();
+        for name in ["f", "g"] {
+            let calls = [got.calls(), got.cut_calls()].concat();
+            let made = calls.iter().filter(|(called, _)| *called == name).count();
+            prop_assert!(made <= said(name) && (made > 0) == (said(name) > 0), "{}: {:?}", name, got);
+        }
+        if cut {
+            prop_assert_eq!(got.calls(), vec![]);
+        }
+        // What is worth saying at all is in some call.
+        let all: String = [got.calls(), got.cut_calls()].concat().into_iter().map(|(_, arguments)| arguments).collect();
+        for arguments in pieces.iter().filter_map(|piece| piece["arguments"].as_str()) {
+            prop_assert!(all.contains(arguments), "{}: {:?}", arguments, got);
+        }
+    }
+
+    #[test]
     fn any_bytes_are_classified(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         for dialect in [Dialect::Ollama, Dialect::OpenAiChat] {
             let whole = decode(dialect, [bytes.as_slice()]);
@@ -457,4 +545,282 @@ fn two_alike_calls_of_an_ollama_are_two() {
     let end = json!({"message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"});
     let got = ollama(&format!("{frame}\n{end}\n"));
     assert_eq!(got.calls(), [("roll", r#"{"sides":6}"#); 2]);
+}
+
+/// Like `stream`, with the finish reason in every chunk.
+fn always_finished(deltas: &[Value], reason: &str) -> String {
+    deltas
+        .iter()
+        .map(|delta| {
+            let choice = json!({"index":0,"delta":delta,"finish_reason":reason});
+            format!("data: {}\n\n", json!({"choices":[choice]}))
+        })
+        .collect()
+}
+
+/// Chunks that hold a message where others hold a delta.
+fn messages(messages: &[Value]) -> String {
+    let choice = |message: &Value| json!({"choices":[{"index":0,"message":message}]});
+    messages
+        .iter()
+        .map(|message| format!("data: {}\n\n", choice(message)))
+        .collect()
+}
+
+const DONE: &str = "data: [DONE]\n\n";
+
+/// The same stream, cut before its end.
+fn without_end(stream: &str) -> String {
+    let frames = stream.strip_suffix(DONE).unwrap().trim_end();
+    let last = frames.rfind("\n\n").map_or(0, |at| at + 2);
+    frames[..last].to_owned()
+}
+
+#[test]
+fn a_finish_reason_in_every_chunk_ends_nothing_before_the_last() {
+    let words = [
+        json!({"content":"<thi"}),
+        json!({"content":"nk>r</think>a"}),
+        json!({"content":" b"}),
+        json!({"content":""}),
+    ];
+    let body = always_finished(&words, "stop");
+    for (end, want) in [(DONE, FinishReason::Stop), ("", FinishReason::Unknown)] {
+        let got = openai(&format!("{body}{end}"));
+        assert_eq!((got.reasoning(), got.answer()), ("r".into(), "a b".into()));
+        assert_eq!(finish(&got), Ok(want));
+    }
+    let calls = [
+        json!({"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}),
+        json!({"tool_calls":[{"index":0,"function":{"arguments":"}"}}]}),
+    ];
+    let body = always_finished(&calls, "tool_calls");
+    let got = openai(&format!("{body}{DONE}"));
+    assert_eq!(got.calls(), [("f", "{}")]);
+    assert_eq!(finish(&got), Ok(FinishReason::ToolCalls));
+    let cut = openai(&body);
+    assert_eq!((cut.calls(), cut.cut_calls()), (vec![], vec![("f", "{}")]));
+    assert_eq!(
+        cut.end,
+        Err(Fault::Truncated),
+        "nobody said that this is all"
+    );
+    let early = openai(&format!(
+        "{}{A}{A}{DONE}",
+        always_finished(&[json!({"role":"assistant","content":""})], "stop")
+    ));
+    assert_eq!(
+        early.answer(),
+        "aa",
+        "an end before anything was said is none"
+    );
+}
+
+#[test]
+fn a_usage_without_choices_ends_an_answer_that_has_ended_and_no_other() {
+    let usage = "data: {\"choices\":[],\"usage\":{\"completion_tokens\":7}}\n\n";
+    let stop = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}";
+    for body in [
+        format!("{usage}{A}{usage}{A}{stop}\n\n{usage}{DONE}"),
+        format!("{usage}{A}{A}{usage}{stop}"),
+        format!("{A}{A}{stop}\n\n{}", usage.trim_end()),
+    ] {
+        let got = openai(&body);
+        assert_eq!(got.answer(), "aa", "{body}");
+        let end = got.end.unwrap();
+        assert_eq!(
+            (end.finish, end.usage.completion_tokens),
+            (FinishReason::Stop, Some(7))
+        );
+    }
+}
+
+#[test]
+fn content_is_read_in_every_form_and_half_a_character_costs_one() {
+    let chunk = |content: &str| {
+        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":{content}}}}}]}}\n\n")
+    };
+    for (content, want) in [
+        ("42", "42"),
+        ("4.5", "4.5"),
+        (r#"["a",1,{"type":"text","text":"b"}]"#, "a1b"),
+        (r#"{"type":"text","text":"b"}"#, "b"),
+        (r#""x\ud83dy""#, "x\u{fffd}y"),
+        (r#""x\ude00""#, "x\u{fffd}"),
+        (r#""x\ud83d\ude00""#, "x😀"),
+    ] {
+        let got = openai(&format!("{}{A}{}", chunk(content), DONE));
+        assert_eq!(got.answer(), format!("{want}a"), "{content}");
+        assert_eq!(finish(&got), Ok(FinishReason::Unknown), "{content}");
+        let line = |content: &str| format!("{{\"message\":{{\"content\":{content}}},\"done\":");
+        let got = ollama(&format!(
+            "{}false}}\n{}true,\"done_reason\":\"stop\"}}",
+            line(content),
+            line("\"a\"")
+        ));
+        assert_eq!(got.answer(), format!("{want}a"), "{content}");
+        assert_eq!(finish(&got), Ok(FinishReason::Stop), "{content}");
+    }
+}
+
+#[test]
+fn messages_are_read_where_others_send_deltas_and_repeat_nothing() {
+    let said = |text: &str| json!({"role":"assistant","content":text});
+    let two = [json!({"content":"Hel"}), json!({"content":"lo"})];
+    for (what, body, want) in [
+        (
+            "one by one",
+            messages(&[said("Hel"), said("lo"), said(" you")]),
+            "Hello you",
+        ),
+        (
+            "growing",
+            messages(&[said("He"), said("Hello"), said("Hello you")]),
+            "Hello you",
+        ),
+        ("a word twice", messages(&[said("ha"), said("ha")]), "haha"),
+        (
+            "all of it at the end",
+            stream(&two, "") + &messages(&[said("Hello")]),
+            "Hello",
+        ),
+        (
+            "more at the end",
+            stream(&two, "") + &messages(&[said("Hello you")]),
+            "Hello you",
+        ),
+        (
+            "trimmed at the end",
+            stream(&[json!({"content":" Hello"})], "") + &messages(&[said("Hello")]),
+            "Hello",
+        ),
+    ] {
+        let body = body.replace(DONE, "") + DONE;
+        assert_eq!(openai(&body).answer().trim_start(), want, "{what}");
+    }
+    let call = json!({"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}});
+    let piece = |arguments: &str| json!({"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":arguments}}]});
+    let whole = json!({"content":"","reasoning_content":"r","tool_calls":[call]});
+    let streamed = [
+        json!({"reasoning_content":"r"}),
+        piece("{\"x\""),
+        piece(":1}"),
+    ];
+    let body = stream(&streamed, "").replace(DONE, "") + &messages(&[whole]) + DONE;
+    let got = openai(&body);
+    assert_eq!(
+        (got.reasoning(), got.calls()),
+        ("r".into(), vec![("f", "{\"x\":1}")])
+    );
+    let legacy = json!({"tool_calls":[call],"function_call":call["function"]});
+    let got = openai(&stream(&[legacy], "tool_calls"));
+    assert_eq!(
+        got.calls(),
+        [("f", "{\"x\":1}")],
+        "the old form beside the new one is the same call"
+    );
+}
+
+#[test]
+fn a_thought_that_comes_in_two_places_is_shown_once() {
+    let detail = |text: &str| json!([{"type":"reasoning.text","text":text}]);
+    for deltas in [
+        vec![
+            json!({"reasoning":"I muse"}),
+            json!({"reasoning_details":detail("I muse")}),
+        ],
+        vec![
+            json!({"reasoning":"I "}),
+            json!({"reasoning":"muse"}),
+            json!({"reasoning_details":detail("I muse")}),
+        ],
+        vec![
+            json!({"reasoning":"I ","reasoning_details":detail("I")}),
+            json!({"reasoning":"muse","reasoning_details":detail(" muse")}),
+        ],
+        vec![
+            json!({"reasoning_content":"I muse"}),
+            json!({"content":"<think>I muse</think>"}),
+        ],
+        vec![
+            json!({"reasoning_content":"I muse"}),
+            json!({"content":"<think>\nI m"}),
+            json!({"content":"use\n</think>\n\n"}),
+        ],
+        vec![
+            json!({"content":"<think>I "}),
+            json!({"content":"muse</think>"}),
+            json!({"reasoning_content":"I muse"}),
+        ],
+        vec![
+            json!({"reasoning_content":"I ","content":"<think>I "}),
+            json!({"reasoning_content":"muse","content":"muse"}),
+            json!({"content":"</think>"}),
+        ],
+    ] {
+        let mut deltas = deltas;
+        deltas.push(json!({"content":"a"}));
+        let got = openai(&stream(&deltas, "stop"));
+        assert_eq!(
+            (got.reasoning().as_str(), got.answer().as_str()),
+            ("I muse", "a"),
+            "{deltas:?}"
+        );
+    }
+}
+
+#[test]
+fn what_breaks_an_answer_off_is_told_for_what_it_is() {
+    use crate::gateway::fault::Place;
+    let pretty = "{\n  \"error\": {\n    \"message\": \"m\"\n  }\n}\n";
+    for body in [
+        format!("{A}{pretty}"),
+        format!("{A}{pretty}\n\n{DONE}"),
+        format!("{A}data: {pretty}\n\n"),
+    ] {
+        match openai(&body).end {
+            Err(Fault::Said(said)) => assert_eq!(said.message, "m", "{body}"),
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+    let line = "{\"message\":{\"content\":\"a\"},\"done\":false}\n";
+    match ollama(&format!("{line}{pretty}")).end {
+        Err(Fault::Said(said)) => assert_eq!(said.message, "m"),
+        other => panic!("{other:?}"),
+    }
+    for (got, kind, place) in [
+        (
+            openai(&format!("{A}data: {{\"choices\": oops}}\n\n{DONE}")),
+            Kind::BrokenJson,
+            Place::Midway,
+        ),
+        (
+            openai("data: {\"choices\": oops}\n\n"),
+            Kind::BrokenJson,
+            Place::Instead,
+        ),
+        (
+            openai(&format!("{A}<html>\n<h1>502</h1></html>\n")),
+            Kind::Page,
+            Place::Midway,
+        ),
+        (
+            ollama(&format!("{line}<html>\n<h1>502</h1></html>\n")),
+            Kind::Page,
+            Place::Midway,
+        ),
+        (
+            ollama(&format!("{line}{{\"message\": oops}}\n")),
+            Kind::BrokenJson,
+            Place::Midway,
+        ),
+    ] {
+        assert_eq!(got.answer().is_empty(), place == Place::Instead);
+        match got.end {
+            Err(Fault::Unreadable(unreadable)) => {
+                assert_eq!((unreadable.kind, unreadable.place), (kind, place));
+            }
+            other => panic!("{kind:?}: {other:?}"),
+        }
+    }
 }

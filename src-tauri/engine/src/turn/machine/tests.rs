@@ -57,7 +57,104 @@ fn call(name: &str, arguments: &str) -> Input {
         name: name.into(),
         arguments: arguments.into(),
         call_id: None,
+        unclear: None,
     }
+}
+
+fn cut_call(arguments: &str) -> Input {
+    Input::CallCut {
+        name: "write_file".into(),
+        arguments: arguments.into(),
+    }
+}
+
+/// Name, arguments and end of each call in the log, in their order.
+fn calls_shown(effects: &[Effect]) -> Vec<String> {
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Record(EventBody::ToolCallRequested {
+                name, arguments, ..
+            }) => Some(format!("{name} {arguments}")),
+            Effect::Record(EventBody::ToolCallFinished {
+                outcome: ToolOutcome::NotRun { why },
+                effect: ToolEffect::None,
+                ..
+            }) => Some(why.clone()),
+            Effect::RunTool { .. } | Effect::Prepare { .. } => Some("ran".into()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_call_that_was_cut_is_shown_as_not_run_unless_the_attempt_is_made_again() {
+    let began = "write_file {\"path\":\"a";
+    let shown = [began, "cut before its arguments were whole"];
+    let mut machine = machine();
+    machine.step(Input::Begin);
+    assert_eq!(machine.step(cut_call("{\"path\":\"a")), vec![]);
+    let effects = machine.step(cut(Retry::Backoff));
+    assert!(
+        calls_shown(&effects).is_empty(),
+        "the next attempt makes up for it"
+    );
+    machine.step(Input::RetryDue);
+    machine.step(cut_call("{\"path\":\"a"));
+    let effects = machine.step(cut(Retry::Never));
+    assert_eq!(calls_shown(&effects), shown);
+    assert!(matches!(
+        outcome(&effects),
+        Some(TurnOutcome::Failed { .. })
+    ));
+
+    for last in [end(FinishReason::Length), Input::Cancelled(Cause::UserStop)] {
+        let mut machine = self::machine();
+        machine.step(Input::Begin);
+        machine.step(say("Let me write."));
+        machine.step(cut_call("{\"path\":\"a"));
+        let effects = machine.step(last);
+        assert_eq!(calls_shown(&effects), shown);
+        assert!(outcome(&effects).is_some());
+    }
+
+    let mut whole = self::machine();
+    whole.step(Input::Begin);
+    whole.step(cut_call("{}"));
+    let effects = whole.step(cut(Retry::Never));
+    assert_eq!(
+        calls_shown(&effects),
+        [
+            "write_file {}",
+            "the answer was cut before the call could run"
+        ]
+    );
+}
+
+#[test]
+fn a_call_that_is_not_clear_is_told_to_the_model_and_never_runs_though_another_of_its_step_does() {
+    let mut machine = machine();
+    machine.step(Input::Begin);
+    machine.step(Input::Call {
+        name: "current_time".into(),
+        arguments: "{}".into(),
+        call_id: None,
+        unclear: Some("two calls may be meant".into()),
+    });
+    machine.step(call("current_time", "{}"));
+    let effects = machine.step(end(FinishReason::ToolCalls));
+    let ran: Vec<&Effect> = effects
+        .iter()
+        .filter(|effect| matches!(effect, Effect::RunTool { .. }))
+        .collect();
+    assert_eq!(ran.len(), 1);
+    assert!(effects.contains(&finished(
+        ItemId::new(2),
+        ToolOutcome::NotRun {
+            why: "two calls may be meant".into()
+        },
+        ToolEffect::None
+    )));
 }
 
 fn end(finish: FinishReason) -> Input {
