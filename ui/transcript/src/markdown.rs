@@ -330,8 +330,11 @@ impl Document {
                     return false;
                 };
                 match self.blocks.get(self.kept + index) {
-                    // Only its second line makes it a table, and not a part of the paragraph before.
-                    Some(Block::Table { .. }) => lines.is_complete(lines.end(top.start)),
+                    // Only its second line makes it a table, and not a part of the paragraph before. While that line
+                    // grows, what may become a table stands for a moment as a paragraph of its own.
+                    Some(Block::Table { .. } | Block::Paragraph(_)) => {
+                        lines.is_complete(lines.end(top.start))
+                    }
                     Some(_) | None => lines.is_complete(top.start),
                 }
             })

@@ -534,6 +534,12 @@ fn pieces(source: &str, cuts: &[proptest::sample::Index]) -> Vec<String> {
         .collect()
 }
 
+#[test]
+fn a_line_that_was_nearly_a_table_stays_a_part_of_its_paragraph() {
+    let source = "```closed** `code`\n|\\\n|---|:-:|\n";
+    assert_eq!(grow(characters(source)), read_at_once(source));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
