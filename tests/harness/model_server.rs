@@ -11,8 +11,13 @@ mod script;
 
 use std::{
     collections::VecDeque,
+    io,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    os::fd::AsFd,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use protocol::{Dialect, ModelRef, Provider, ProviderId, Think};
@@ -126,6 +131,8 @@ struct Shared {
     board: Watched<Board>,
     scripts: Mutex<VecDeque<Script>>,
     gates: Gates,
+    /// Whether a request may be the last one of a process that is dead by now.
+    some_were_killed: AtomicBool,
 }
 
 /// The server. Dropping it ends every connection and judges what happened.
@@ -164,6 +171,7 @@ impl ModelServer {
             board: Watched::new(Board::default()),
             scripts: Mutex::default(),
             gates: Gates::default(),
+            some_were_killed: AtomicBool::new(false),
         });
         let handle = runtime.handle().clone();
         let accepting = runtime.spawn(accept(listener, Arc::clone(&shared), handle));
@@ -185,6 +193,7 @@ impl ModelServer {
     /// What was scripted for a client that is gone is asked for by nobody any more.
     pub fn forget_scripts(&self) {
         self.shared.scripts().clear();
+        self.shared.some_were_killed.store(true, Ordering::SeqCst);
     }
 
     /// The dialect it speaks.
@@ -371,10 +380,21 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>, handle: Ha
         handle.spawn(async move {
             let _open = open;
             // A client that hangs up in mid-request has not asked for anything.
-            if let Some(connection) = Connection::of(stream).await {
+            let is_forgiving = shared.some_were_killed.load(Ordering::SeqCst);
+            if let Some(connection) = Connection::of(stream, is_forgiving).await {
                 connection.answer(&shared).await;
             }
         });
+    }
+}
+
+/// Whether the other side's end is here already. Asks the socket itself: the runtime may not have heard of it yet.
+fn has_hung_up(stream: &TcpStream) -> bool {
+    let socket = stream.as_fd().try_clone_to_owned();
+    let socket = std::net::TcpStream::from(socket.expect("one more handle of a socket"));
+    match socket.peek(&mut [0; 1]) {
+        Ok(there) => there == 0,
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
     }
 }
 
@@ -396,11 +416,15 @@ struct Connection {
 }
 
 impl Connection {
-    async fn of(stream: TcpStream) -> Option<Self> {
+    /// With `is_forgiving`, a client that was dead before its request was read has asked for nothing either.
+    async fn of(stream: TcpStream, is_forgiving: bool) -> Option<Self> {
         // What a script sends in one piece should arrive as one, at once. A socket that refuses is merely slower.
         stream.set_nodelay(true).ok();
         let (mut read, write) = stream.into_split();
         let request = read_request(&mut read).await?;
+        if is_forgiving && has_hung_up(read.as_ref()) {
+            return None;
+        }
         let (told, closed) = watch::channel(false);
         let reader = Handle::current().spawn(async move {
             let mut byte = [0; 1];
