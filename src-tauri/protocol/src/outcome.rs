@@ -86,7 +86,7 @@ impl Failure {
     }
 }
 
-/// Kinds of failure. INVARIANTS.md of the design says what each means and offers; the README lists them.
+/// Kinds of failure. What each offers next is in `transcript::words`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FailureCode {
     /// No connection within the limit: refused, name not found, TLS.

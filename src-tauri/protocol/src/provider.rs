@@ -13,7 +13,7 @@ pub enum Dialect {
     OpenAiChat,
 }
 
-/// One configured model server. Holds no secret: keys live in the OS keychain.
+/// One configured model server. Holds no secret: a key never stands in an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provider {
     /// Its identity; survives renames and changes of address.

@@ -1,6 +1,6 @@
 //! Keys of providers: where they come from, and the one header they go into.
 //!
-//! Invariant: a key is in the keychain and in the outgoing header, nowhere else. Kept by a type that cannot be
+//! Invariant: a key is where it is kept and in the outgoing header, nowhere else. Kept by a type that cannot be
 //! printed or serialised, and by [`ApiKey::redact`], which every word of a server passes through before it is kept.
 
 use std::fmt;

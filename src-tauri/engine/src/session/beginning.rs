@@ -15,7 +15,7 @@ use crate::{
     gateway::Limits,
     log::Durability,
     mutant::mutated,
-    refusal::{commit_report, invalid, read_report, sentence},
+    refusal::{invalid, read_report, sentence},
     status::PhaseSetter,
     turn::{self, Candidate, TurnCx, TurnEnd},
 };
@@ -127,10 +127,7 @@ impl Session {
             turn,
             model: model.clone(),
         });
-        let receipt = self
-            .write(written, Durability::Disk)
-            .await
-            .map_err(|e| commit_report(&e))?;
+        let receipt = self.save(written, Durability::Disk).await?;
         if self.head.open_turn == Some(turn) {
             gate!(self.shared.harness, MessageCommitted);
             self.run_turn(turn, item.next(), candidates, ceiling);

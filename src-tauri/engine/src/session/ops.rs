@@ -23,6 +23,17 @@ const TITLE_CHARS: usize = 60;
 const GO_ON: &str = "Your last answer did not come to its end. Please go on exactly where it stopped, without repeating what it said.";
 
 impl Session {
+    /// Writes what an op does; an error is worded for whoever asked.
+    pub(super) async fn save(
+        &mut self,
+        written: Written,
+        durability: Durability,
+    ) -> Result<Receipt, ErrorReport> {
+        self.write(written, durability)
+            .await
+            .map_err(|e| commit_report(&e))
+    }
+
     // Ops.
 
     pub(super) async fn op(&mut self, op_id: OpId, op: Op) -> Result<Receipt, ErrorReport> {
@@ -254,9 +265,7 @@ impl Session {
             op,
             ..Written::default()
         };
-        self.write(written, Durability::Process)
-            .await
-            .map_err(|e| commit_report(&e))
+        self.save(written, Durability::Process).await
     }
 
     pub(super) async fn shelve(
@@ -274,9 +283,7 @@ impl Session {
             op,
             ..Written::default()
         };
-        self.write(written, Durability::Process)
-            .await
-            .map_err(|e| commit_report(&e))
+        self.save(written, Durability::Process).await
     }
 
     pub(super) async fn choose_model(
@@ -291,9 +298,7 @@ impl Session {
             op,
             ..Written::default()
         };
-        self.write(written, Durability::Process)
-            .await
-            .map_err(|e| commit_report(&e))
+        self.save(written, Durability::Process).await
     }
 
     /// Records the one answer to a question of the running turn, and tells the turn.
@@ -317,10 +322,7 @@ impl Session {
             op,
             ..Written::default()
         };
-        let receipt = self
-            .write(written, Durability::Disk)
-            .await
-            .map_err(|e| commit_report(&e))?;
+        let receipt = self.save(written, Durability::Disk).await?;
         if let Some(running) = &self.running
             && running.turn == turn
         {
@@ -389,9 +391,7 @@ impl Session {
             op,
             ..Written::default()
         };
-        self.write(written, Durability::Process)
-            .await
-            .map_err(|e| commit_report(&e))
+        self.save(written, Durability::Process).await
     }
 
     /// A new turn that asks the model to go on where the last one's answer stopped.
@@ -456,10 +456,7 @@ impl Session {
             op,
             ..Written::default()
         };
-        let receipt = self
-            .write(written, Durability::Disk)
-            .await
-            .map_err(|e| commit_report(&e))?;
+        let receipt = self.save(written, Durability::Disk).await?;
         for turn in turns {
             self.keep_view(turn);
         }

@@ -5,7 +5,7 @@
 //! changes something only after the user allowed it. Every call and every question gets exactly one end.
 //! Once something of a step was shown, no second attempt is made for that step; once something of the turn was shown, no
 //! other model takes over.
-//! Not here: how anything is done (`driver`), and when (the driver's timers).
+//! Not here: how anything is done, and when (the driver, in `turn`).
 
 use protocol::{
     CancelledBy, Effect as ToolEffect, EventBody, Failure, FailureCode, FinishReason, Intent,
@@ -581,7 +581,7 @@ impl Machine {
             Retry::Backoff => {
                 Some((BACKOFF_MS << (self.attempt - 1).min(6)) + self.rules.jitter % 1_000)
             }
-            // Loading was waited for already, as long as it may take: see the driver.
+            // Loading was waited for already, as long as it may take: see `turn`.
             Retry::WhenLoaded(_) => None,
             Retry::After(wait) => {
                 let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
