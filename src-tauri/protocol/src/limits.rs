@@ -116,7 +116,8 @@ mod tests {
             change(&mut limits);
             limits.validate().map_err(|error| error.field)
         };
-        let cases: [(fn(&mut TimeLimits), Result<(), &str>); 9] = [
+        type Case = (fn(&mut TimeLimits), Result<(), &'static str>);
+        let cases: [Case; 9] = [
             (|_| {}, Ok(())),
             (|l| l.connect_ms = 0, Err("connect_ms")),
             (|l| l.gap_ms = 999, Err("gap_ms")),
