@@ -405,6 +405,10 @@ async fn a_backup_is_made_in_the_middle_of_an_answer_and_opens_as_what_was_there
     );
     let named = world.data_dir().join("copy.db");
     engine::backup(world.data_dir(), Some(&named), now).expect("a backup where it was said");
+    let nowhere = world.data_dir().join("nowhere.sqlite3");
+    std::os::unix::fs::symlink("gone", &nowhere).expect("a link to nothing");
+    let onto = engine::backup(world.data_dir(), Some(&nowhere), now);
+    assert!(matches!(onto, Err(BackupError::Exists { .. })), "{onto:?}");
     let again = engine::backup(world.data_dir(), Some(&named), now);
     assert!(
         matches!(again, Err(BackupError::Exists { .. })),

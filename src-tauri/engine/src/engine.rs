@@ -18,7 +18,8 @@ use protocol::{
     AttachMode, AttachReason, Attached, Batch, Boot, Counted, Cursor, Dialect, Epoch, ErrorCode,
     ErrorReport, EventBody, Failure, FailureCode, HealthReport, InterruptedWhy, LibraryPage, LogId,
     Op, OpId, PROTOCOL, Page, PageId, Phase, PollRequest, ProbeReport, Provider, ProviderId,
-    Receipt, ResetReason, SessionId, Status, StreamId, TimeLimits, TranscriptPage, TurnId, Welcome,
+    Receipt, ResetReason, Salvage, SessionId, Status, StreamId, TimeLimits, TranscriptPage, TurnId,
+    Welcome,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
@@ -356,6 +357,11 @@ impl Engine {
             last_backup: shared.log.last_backup(),
             salvages,
         })
+    }
+
+    /// What was saved of a damaged database when this engine was opened, if that was so.
+    pub fn salvaged(&self) -> Option<&Salvage> {
+        self.shared().log.salvaged()
     }
 
     /// How much room the disk has.

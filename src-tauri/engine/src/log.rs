@@ -407,6 +407,7 @@ struct Inner {
     reads: Reads,
     counters: Counts,
     room: RoomWatch,
+    salvaged: Option<Salvage>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -578,8 +579,14 @@ impl EventLog {
             reads,
             counters,
             room,
+            salvaged,
             thread: Mutex::new(Some(thread)),
         })))
+    }
+
+    /// What was saved of a damaged database when this log was opened, if that was so.
+    pub(crate) fn salvaged(&self) -> Option<&Salvage> {
+        self.0.salvaged.as_ref()
     }
 
     pub(crate) fn id(&self) -> LogId {

@@ -81,6 +81,7 @@ pub(crate) async fn ask(data_dir: &Path, order: Order) -> Exit {
         Ok(engine) => engine,
         Err(error) => return complain(error, Exit::Failed),
     };
+    super::health::tell_of_salvage(&engine);
     let conversation = Conversation {
         engine: engine.clone(),
         margin,

@@ -105,6 +105,7 @@ impl Asker {
         }
         match &mut self.hearing {
             Hearing::Terminal(Some(keyboard)) => {
+                keyboard.forget();
                 keyboard.listen();
                 self.margin.say(CHOICE);
                 None
@@ -134,11 +135,13 @@ impl Asker {
                 Some(word) => (word, None),
                 None => {
                     self.margin.say(AGAIN);
-                    let verdict = self.put(&question);
-                    if verdict.is_none() {
-                        self.standing = Some(question);
+                    // The question stands before them: what is typed from here on is meant for it.
+                    if let Hearing::Terminal(Some(keyboard)) = &mut self.hearing {
+                        keyboard.listen();
+                        self.margin.say(CHOICE);
                     }
-                    return verdict;
+                    self.standing = Some(question);
+                    return None;
                 }
             },
             Typed::End => (Word::Deny, Some("no answer: not allowed".to_owned())),

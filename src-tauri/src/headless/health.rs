@@ -10,7 +10,11 @@ use protocol::{ErrorReport, HealthReport, InterruptedWhy, Salvage};
 
 use crate::arguments::Format;
 
-use super::{Exit, complain, print, shape, words};
+use super::{
+    Exit, complain,
+    print::{self, Margin},
+    shape, words,
+};
 
 /// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +101,13 @@ fn page(report: &HealthReport) -> String {
         "what Holdfast counts while it runs is shown by its window, under Settings, Health\n",
     );
     print::for_stdout(&text).into_owned()
+}
+
+/// Says on stderr, once, that this start found a damaged database.
+pub(super) fn tell_of_salvage(engine: &Engine) {
+    if let Some(salvage) = engine.salvaged() {
+        Margin::of_this_process().say(saved(salvage).trim_end());
+    }
 }
 
 fn saved(salvage: &Salvage) -> String {

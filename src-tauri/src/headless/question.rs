@@ -214,12 +214,16 @@ impl Keyboard {
         })
     }
 
-    /// Begins to wait for a line. What was typed before is not an answer to what is asked now.
-    pub(super) fn listen(&mut self) {
+    /// What was typed before is not an answer to what is asked now.
+    pub(super) fn forget(&mut self) {
         if self.typed.try_recv().is_ok() {
             self.reads = false;
         }
         discard_typed_ahead();
+    }
+
+    /// Begins to wait for a line.
+    pub(super) fn listen(&mut self) {
         if !self.reads {
             // The thread lives as long as we do.
             self.reads = self.wanted.send(()).is_ok();

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::arguments::{Format, Scope};
 
-use super::{Exit, complain, lookup, print, question, shape, words};
+use super::{Exit, complain, health, lookup, print, question, shape, words};
 
 /// Events are read so many at a time; a session's log may be longer than memory is meant for.
 const EVENTS_MAX: usize = 1_000;
@@ -123,6 +123,7 @@ async fn reader(data_dir: &Path) -> Result<Reader, Unread> {
     };
     let refused = match Engine::open(config).await {
         Ok(engine) => {
+            health::tell_of_salvage(&engine);
             engine.shutdown(InterruptedWhy::AppExit).await;
             None
         }

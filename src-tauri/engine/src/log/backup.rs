@@ -145,7 +145,8 @@ pub(super) fn write(
     database: &Path,
     to: &Path,
 ) -> Result<(), BackupError> {
-    if to.exists() {
+    // A link that leads nowhere is somebody's too.
+    if fs::symlink_metadata(to).is_ok() {
         return Err(BackupError::Exists {
             path: to.to_owned(),
         });
@@ -180,7 +181,11 @@ fn write_part(
         .map_err(place)?;
     connection
         .execute("VACUUM INTO ?1", [part.to_string_lossy()])
-        .map_err(|e| storage(database, e))?;
+        .map_err(|e| {
+            // Reading needs no room: what is full is the disk that the copy goes to.
+            let is_full = e.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
+            storage(if is_full { to } else { database }, e)
+        })?;
     let found = soundness(part).map_err(|e| storage(part, e))?;
     if found != "ok" {
         return Err(BackupError::Unsound {
