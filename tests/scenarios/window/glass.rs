@@ -30,6 +30,9 @@ use tokio::{
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// How often an element may be drawn anew just while it is looked at.
+const REDRAWS_MAX: usize = 100;
+
 pub(super) const ENTER: &str = "\u{E007}";
 pub(super) const SHIFT: &str = "\u{E008}";
 const CONTROL: &str = "\u{E009}";
@@ -323,15 +326,20 @@ impl Window {
     }
 
     async fn wait_for_path(&self, path: &str, what: &str) -> Element {
-        let wait = self.client.wait().at_most(PATIENCE).every(LOOK_EVERY);
-        match wait.for_element(Locator::XPath(path)).await {
-            Ok(element) => element,
-            Err(CmdError::WaitTimeout) => {
-                let text = self.text().await;
-                panic!("hung while waiting for {what}; the window shows:\n{text}")
+        for _ in 0..REDRAWS_MAX {
+            let wait = self.client.wait().at_most(PATIENCE).every(LOOK_EVERY);
+            match wait.for_element(Locator::XPath(path)).await {
+                Ok(element) => return element,
+                Err(CmdError::WaitTimeout) => {
+                    let text = self.text().await;
+                    panic!("hung while waiting for {what}; the window shows:\n{text}")
+                }
+                // The page drew it anew while the driver held it in its hands: as good as not there yet.
+                Err(error) if error.to_string().contains("parse element info") => {}
+                Err(error) => panic!("while waiting for {what}: {error}"),
             }
-            Err(error) => panic!("while waiting for {what}: {error}"),
         }
+        panic!("{what} is drawn anew without end")
     }
 
     /// The texts of all elements of a kind.
