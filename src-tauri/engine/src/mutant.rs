@@ -1,6 +1,6 @@
 //! Mutants: guards that a test takes out one at a time, to see that some scenario notices.
 //!
-//! Invariant: compiled with the cargo feature `mutants` only; without it [`mutated!`] is the literal `false` and the
+//! Invariant: compiled with the cargo feature `mutants` only; without it `mutated!` is the literal `false` and the
 //! enum does not exist. A mutant takes out exactly one guard. `tests/scenarios/mutants.rs` says which scenario turns
 //! red, and with which words; a variant without a line there does not compile.
 
