@@ -343,7 +343,8 @@ impl Engine {
     /// `StorageFailed`.
     pub async fn health(&self) -> Result<HealthReport, ErrorReport> {
         let shared = self.shared();
-        let salvages = self.library().await?.salvages;
+        let salvages = shared.shelf.salvages().await;
+        let salvages = salvages.map_err(|e| read_report(&e))?;
         let counts = Counted::ALL.iter().map(|what| (*what, self.counted(*what)));
         Ok(HealthReport {
             boot: self.boot(),

@@ -54,6 +54,16 @@ impl Health {
         }
     }
 
+    /// Whether [`Self::committed`] has anything to count in it; most of what is written is not kept for that.
+    pub(crate) const fn counts(body: &EventBody) -> bool {
+        matches!(
+            body,
+            EventBody::AttemptFailed { .. }
+                | EventBody::HistoryCompacted { .. }
+                | EventBody::TurnEnded { .. }
+        )
+    }
+
     /// This event of a running turn was committed.
     pub(crate) fn committed(&self, session: SessionId, turn: TurnId, body: &EventBody) {
         if let EventBody::AttemptFailed {

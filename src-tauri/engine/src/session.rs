@@ -12,7 +12,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use protocol::{
     ErrorReport, EventBody, Failure, FailureCode, ItemId, Op, OpId, OutcomeKind, Phase, Receipt,
-    Seq, SessionId, StreamId, TurnId, TurnOutcome,
+    Seq, SessionId, StreamId, TurnId, TurnOutcome, TurnView,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,6 +20,7 @@ use crate::{
     clock::ready,
     engine::Shared,
     gate::gate,
+    health::Health,
     log::{
         Append, Commit, CommitError, Derived, Durability, Head, OpDigest, OpStamp, ReadError,
         ends_of_open_calls,
@@ -225,7 +226,7 @@ impl Session {
     ) -> Result<Receipt, CommitError> {
         let Written {
             bodies,
-            library,
+            mut library,
             mut derived,
             op,
         } = written;
@@ -233,7 +234,6 @@ impl Session {
         let mut head = self.head.clone();
         let mut keeps_head = false;
         let mut turn_started = None;
-        let mut library = library;
         for (turn, body) in &bodies {
             let first_of_turn = matches!(body, EventBody::UserMessageAdded { .. });
             let asked = !head.questions.is_empty();
@@ -270,10 +270,9 @@ impl Session {
             });
         }
         let in_session = !bodies.is_empty();
-        // Text is most of what there is, and says nothing about how the engine is doing.
         let news: Vec<(TurnId, EventBody)> = bodies
             .iter()
-            .filter(|(_, body)| !matches!(body, EventBody::TextAppended { .. }))
+            .filter(|(_, body)| Health::counts(body))
             .filter_map(|(turn, body)| Some(((*turn)?, body.clone())))
             .collect();
         let mut appends: Vec<Append> = bodies
@@ -420,18 +419,11 @@ impl Session {
 
     /// After a panic or the backstop the turn itself could not close its calls; each still gets its one result.
     async fn ends_of_open_calls(&self, turn: TurnId, closing: &[EventBody]) -> Vec<EventBody> {
-        let id = self.id;
-        let read = self
-            .shared
-            .log
-            .reads()
-            .read(move |log| log.folded_turn(id, turn))
-            .await;
-        let view = match read {
+        let view = match self.folded_turn(turn).await {
             Ok(view) => view,
             Err(error) => {
                 // The terminal must not wait for a read; the fold shows such calls as ended anyway.
-                tracing::error!(session = %id, %turn, %error, "could not look for open calls");
+                tracing::error!(session = %self.id, %turn, %error, "could not look for open calls");
                 return Vec::new();
             }
         };
@@ -446,6 +438,12 @@ impl Session {
                 !matches!(body, EventBody::ToolCallFinished { .. }) || !closed(body.item())
             })
             .collect()
+    }
+
+    /// A turn of this session, as its events say.
+    async fn folded_turn(&self, turn: TurnId) -> Result<Option<TurnView>, ReadError> {
+        let (id, reads) = (self.id, self.shared.log.reads());
+        reads.read(move |log| log.folded_turn(id, turn)).await
     }
 
     async fn save_unsaved(&mut self) {

@@ -3,7 +3,8 @@
 //! A cache: brought up to date from the log whenever it is asked, so nothing has to tell it of changes.
 
 use protocol::{
-    LibraryPage, Provider, ProviderId, SessionId, SessionSummary, StreamId, TimeLimits,
+    LibraryPage, ModelRef, Provider, ProviderId, Salvage, SessionId, SessionSummary, StreamId,
+    TimeLimits,
 };
 use tokio::sync::Mutex;
 use transcript::{Follow, Library};
@@ -43,6 +44,33 @@ impl Shelf {
 
     pub(crate) async fn limits(&self) -> Result<Option<TimeLimits>, ReadError> {
         self.with(Library::limits).await
+    }
+
+    /// The models asked, in this order, when `model` fails before it said anything, with their servers: those in the
+    /// settings whose server still exists.
+    pub(crate) async fn fallbacks_of(
+        &self,
+        model: &ModelRef,
+    ) -> Result<Vec<(Provider, ModelRef)>, ReadError> {
+        self.with(|library| {
+            let others = library
+                .fallbacks()
+                .iter()
+                .filter(|other| other.provider != model.provider || other.model != model.model);
+            others
+                .filter_map(|other| {
+                    let mut providers = library.providers().iter();
+                    let provider = providers.find(|p| p.id == other.provider)?;
+                    Some((provider.clone(), other.clone()))
+                })
+                .collect()
+        })
+        .await
+    }
+
+    /// What was saved of damaged logs, oldest first.
+    pub(crate) async fn salvages(&self) -> Result<Vec<Salvage>, ReadError> {
+        self.with(|library| library.salvages().to_vec()).await
     }
 
     async fn with<T>(&self, look: impl FnOnce(&Library) -> T) -> Result<T, ReadError> {

@@ -17,7 +17,7 @@ use std::{collections::HashMap, convert::Infallible, path::PathBuf, sync::Arc, t
 
 use protocol::{
     Dialect, EventBody, Failure, FailureCode, FinishReason, ItemId, ModelRef, Part, Phase,
-    Provider, SessionId, TurnId, TurnOutcome,
+    Provider, SessionId, TimeLimits, TurnId, TurnOutcome, TurnView,
 };
 use tokio::{
     sync::{Mutex, mpsc, watch},
@@ -30,7 +30,10 @@ use crate::{
     clock::{Clock, Sleep, ready},
     context,
     gate::gate,
-    gateway::{AttemptError, Gateway, Limits, ModelEvent, ModelRequest, Retry, Room, StepEnd},
+    gateway::{
+        AttemptError, Gateway, Limits, Message, ModelEvent, ModelRequest, Retry, Room, StepEnd,
+        ToolSpec,
+    },
     health::Health,
     log::{PageLimit, ReadError, Reads},
     mutant::mutated,
@@ -81,12 +84,37 @@ pub(crate) struct TurnCx {
     pub(crate) harness: Harness,
 }
 
+impl TurnCx {
+    /// The turns of the conversation, this one included, as the log has them now.
+    async fn conversation(&self) -> Result<Vec<TurnView>, Failure> {
+        let session = self.session;
+        let read = self
+            .reads
+            .read(move |log| log.excerpt(session, None, PageLimit::WHOLE))
+            .await;
+        match read {
+            Ok(excerpt) => Ok(excerpt.turns),
+            Err(error) => Err(unreadable(&error)),
+        }
+    }
+}
+
 /// A model that may be asked, and how long to wait for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) provider: Provider,
     pub(crate) model: ModelRef,
     pub(crate) limits: Limits,
+}
+
+impl Candidate {
+    pub(crate) fn new(provider: Provider, model: ModelRef, limits: &TimeLimits) -> Self {
+        Self {
+            provider,
+            model,
+            limits: Limits::from(limits),
+        }
+    }
 }
 
 /// How a turn ended, and what it still had to say.
@@ -384,16 +412,15 @@ impl Driver {
     }
 
     async fn call_model(&mut self, candidate: usize, tools: Tools) {
-        let harness = self.cx.harness.clone();
-        let asked = self.ask(candidate, |turns, candidate, toolbox| ModelRequest {
-            model: candidate.model.model.clone(),
-            messages: context::messages_of(turns, turns, &harness),
-            tools: match tools {
-                Tools::Offered => toolbox.specs(),
+        let asked = self.cx.conversation().await.and_then(|turns| {
+            let messages = context::messages_of(&turns, &turns, &self.cx.harness);
+            let tools = match tools {
+                Tools::Offered => self.toolbox.specs(),
                 Tools::Withheld => Vec::new(),
-            },
+            };
+            self.ask(candidate, messages, tools)
         });
-        match asked.await {
+        match asked {
             Ok(attempt) => self.work = Work::Attempt(attempt),
             Err(failure) => self.at_once.push(Input::AttemptFailed(AttemptError {
                 failure,
@@ -402,11 +429,12 @@ impl Driver {
         }
     }
 
-    /// Reads the conversation and sends a request made of it, in a task of its own.
-    async fn ask(
+    /// Sends a request, in a task of its own.
+    fn ask(
         &mut self,
         candidate: usize,
-        request: impl FnOnce(&[protocol::TurnView], &Candidate, &Toolbox) -> ModelRequest,
+        messages: Vec<Message>,
+        tools: Vec<ToolSpec>,
     ) -> Result<Attempt, Failure> {
         self.progress = 0;
         let cx = &self.cx;
@@ -414,18 +442,16 @@ impl Driver {
         cx.phase.set(Phase::Connecting {
             provider: candidate.provider.name.clone(),
         });
-        let session = cx.session;
-        let read = cx
-            .reads
-            .read(move |log| log.excerpt(session, None, PageLimit::WHOLE))
-            .await;
-        let excerpt = read.map_err(|error| unreadable(&error))?;
         let asking = Asking {
             gateway: cx.gateway.clone(),
             provider: candidate.provider.clone(),
             limits: candidate.limits,
             clock: Arc::clone(&cx.clock),
-            request: request(&excerpt.turns, candidate, &self.toolbox),
+            request: ModelRequest {
+                model: candidate.model.model.clone(),
+                messages,
+                tools,
+            },
         };
         let (events_in, events) = mpsc::channel(ATTEMPT_QUEUE);
         let begun = watch::channel(false).0;
@@ -448,18 +474,9 @@ impl Driver {
     /// Makes room: results that can be left out, and a summary of the older turns, written by the model itself.
     async fn compact(&mut self, candidate: usize, overflow: Failure, room: Option<Room>) {
         self.cx.phase.set(Phase::Compacting);
-        let (session, turn) = (self.cx.session, self.cx.turn);
-        let read = self
-            .cx
-            .reads
-            .read(move |log| log.excerpt(session, None, PageLimit::WHOLE))
-            .await;
-        let plan = match read {
-            Ok(excerpt) => compaction::plan(&excerpt.turns, turn, room),
-            Err(error) => {
-                let failure = unreadable(&error);
-                return self.at_once.push(Input::Compacted(Err(failure)));
-            }
+        let plan = match self.cx.conversation().await {
+            Ok(turns) => compaction::plan(&turns, self.cx.turn, room),
+            Err(failure) => return self.at_once.push(Input::Compacted(Err(failure))),
         };
         let Some(plan) = plan else {
             let failure = compaction::nothing_to_leave_out(overflow);
@@ -469,12 +486,7 @@ impl Driver {
             let done = plan.with_summary(String::new());
             return self.at_once.push(Input::Compacted(Ok(done)));
         };
-        let asked = self.ask(candidate, move |_, candidate, _| ModelRequest {
-            model: candidate.model.model.clone(),
-            messages,
-            tools: Vec::new(),
-        });
-        match asked.await {
+        match self.ask(candidate, messages, Vec::new()) {
             Ok(attempt) => {
                 self.cx.phase.set(Phase::Compacting);
                 let summing = Summing {

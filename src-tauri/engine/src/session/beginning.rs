@@ -4,15 +4,14 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use protocol::{
-    ErrorCode, ErrorReport, EventBody, ItemId, ModelRef, OpId, Place, Provider, Receipt, TurnId,
-    TurnOutcome,
+    ErrorCode, ErrorReport, EventBody, ItemId, ModelRef, OpId, Place, Provider, Receipt,
+    TimeLimits, TurnId, TurnOutcome,
 };
 use tokio::sync::oneshot;
 
 use super::{Recorder, Running, Session, Written, ops::Message};
 use crate::{
     gate::gate,
-    gateway::Limits,
     log::Durability,
     mutant::mutated,
     refusal::{invalid, read_report, sentence},
@@ -24,8 +23,6 @@ use crate::{
 const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 impl Session {
-    // The beginning of a turn.
-
     /// Commits the message and the start of its turn, then starts it.
     pub(super) async fn begin_turn(
         &mut self,
@@ -88,19 +85,15 @@ impl Session {
             )
             .with_remedy("choose another model, or add the server again")
         })?;
-        let fallbacks = self.fallbacks(&model).await?;
-        let limits = self
-            .shared
-            .limits_for(&provider)
-            .await
-            .map_err(|e| read_report(&e))?;
+        let others = self.shared.shelf.fallbacks_of(&model).await;
+        let others = others.map_err(|e| read_report(&e))?;
+        let fallbacks = others.iter().map(|(_, model)| model.clone()).collect();
+        let limits = self.limits_for(&provider).await?;
         let ceiling = Duration::from_millis(limits.ceiling_ms);
-        let mut candidates = vec![self.candidate(provider, model.clone()).await?];
-        for fallback in &fallbacks {
-            let provider = self.shared.shelf.provider(fallback.provider).await;
-            if let Some(provider) = provider.map_err(|e| read_report(&e))? {
-                candidates.push(self.candidate(provider, fallback.clone()).await?);
-            }
+        let mut candidates = vec![Candidate::new(provider, model.clone(), &limits)];
+        for (provider, model) in others {
+            let limits = self.limits_for(&provider).await?;
+            candidates.push(Candidate::new(provider, model, &limits));
         }
         let turn = self.head.next_turn;
         let item = self.head.next_item;
@@ -135,21 +128,12 @@ impl Session {
         Ok(receipt)
     }
 
-    pub(super) async fn candidate(
-        &self,
-        provider: Provider,
-        model: ModelRef,
-    ) -> Result<Candidate, ErrorReport> {
-        let limits = self.shared.limits_for(&provider).await;
-        let limits = Limits::from(&limits.map_err(|e| read_report(&e))?);
-        Ok(Candidate {
-            provider,
-            model,
-            limits,
-        })
+    async fn limits_for(&self, provider: &Provider) -> Result<TimeLimits, ErrorReport> {
+        let limits = self.shared.limits_for(provider).await;
+        limits.map_err(|e| read_report(&e))
     }
 
-    pub(super) fn run_turn(
+    fn run_turn(
         &mut self,
         turn: TurnId,
         next_item: ItemId,

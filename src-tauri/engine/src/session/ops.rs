@@ -105,7 +105,7 @@ impl Session {
         }
     }
 
-    pub(super) async fn start(
+    async fn start(
         &mut self,
         op: Stamp,
         op_id: OpId,
@@ -113,18 +113,10 @@ impl Session {
         text: String,
         folder: Option<String>,
     ) -> Result<Receipt, ErrorReport> {
-        if self.head.count > 0 {
-            return Err(ErrorReport::new(
-                ErrorCode::Other,
-                "This conversation exists already.",
-            ));
-        }
+        self.must_be_new()?;
         let session = self.id;
         let title = title_from(&text);
-        let folder = match folder {
-            Some(folder) => Some(usable_folder(&folder).await?),
-            None => None,
-        };
+        let folder = usable_folder(folder).await?;
         let mut before = vec![
             (
                 None,
@@ -162,12 +154,7 @@ impl Session {
         self.begin_turn(written, op_id, model, message).await
     }
 
-    pub(super) async fn send(
-        &mut self,
-        op: Stamp,
-        op_id: OpId,
-        text: String,
-    ) -> Result<Receipt, ErrorReport> {
+    async fn send(&mut self, op: Stamp, op_id: OpId, text: String) -> Result<Receipt, ErrorReport> {
         self.must_be_idle()?;
         let model = self.model()?;
         let written = Written {
@@ -182,7 +169,7 @@ impl Session {
         self.begin_turn(written, op_id, model, message).await
     }
 
-    pub(super) async fn rewind(
+    async fn rewind(
         &mut self,
         op: Stamp,
         op_id: OpId,
@@ -220,15 +207,8 @@ impl Session {
         self.begin_turn(written, op_id, model, message).await
     }
 
-    pub(super) async fn message_of(&self, turn: TurnId) -> Result<Message, ErrorReport> {
-        let id = self.id;
-        let view = self
-            .shared
-            .log
-            .reads()
-            .read(move |log| log.folded_turn(id, turn))
-            .await;
-        let view = view.map_err(|e| read_report(&e))?;
+    async fn message_of(&self, turn: TurnId) -> Result<Message, ErrorReport> {
+        let view = self.folded_turn(turn).await.map_err(|e| read_report(&e))?;
         view.and_then(|view| {
             view.items.into_iter().find_map(|item| match item.body {
                 ItemBody::UserMessage { text, purpose, .. } => Some(Message { text, purpose }),
@@ -241,7 +221,7 @@ impl Session {
         .ok_or_else(|| ErrorReport::new(ErrorCode::NotFound, "There is no such message any more."))
     }
 
-    pub(super) async fn rename(&mut self, op: Stamp, title: &str) -> Result<Receipt, ErrorReport> {
+    async fn rename(&mut self, op: Stamp, title: &str) -> Result<Receipt, ErrorReport> {
         self.must_exist()?;
         let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
         if title.is_empty() {
@@ -268,11 +248,7 @@ impl Session {
         self.save(written, Durability::Process).await
     }
 
-    pub(super) async fn shelve(
-        &mut self,
-        op: Stamp,
-        body: EventBody,
-    ) -> Result<Receipt, ErrorReport> {
+    async fn shelve(&mut self, op: Stamp, body: EventBody) -> Result<Receipt, ErrorReport> {
         self.must_exist()?;
         if matches!(body, EventBody::SessionBinned { .. }) {
             // Nobody watches a session in the bin.
@@ -286,11 +262,7 @@ impl Session {
         self.save(written, Durability::Process).await
     }
 
-    pub(super) async fn choose_model(
-        &mut self,
-        op: Stamp,
-        model: ModelRef,
-    ) -> Result<Receipt, ErrorReport> {
+    async fn choose_model(&mut self, op: Stamp, model: ModelRef) -> Result<Receipt, ErrorReport> {
         self.must_exist()?;
         let bodies = vec![(None, EventBody::ModelChosen { model })];
         let written = Written {
@@ -302,7 +274,7 @@ impl Session {
     }
 
     /// Records the one answer to a question of the running turn, and tells the turn.
-    pub(super) async fn answer(
+    async fn answer(
         &mut self,
         op: Stamp,
         turn: TurnId,
@@ -333,19 +305,12 @@ impl Session {
     }
 
     /// Why a question that is not open cannot be answered.
-    pub(super) async fn already_answered(
+    async fn already_answered(
         &self,
         turn: TurnId,
         item: ItemId,
     ) -> Result<ErrorReport, ErrorReport> {
-        let id = self.id;
-        let read = self
-            .shared
-            .log
-            .reads()
-            .read(move |log| log.folded_turn(id, turn))
-            .await;
-        let view = read.map_err(|e| read_report(&e))?;
+        let view = self.folded_turn(turn).await.map_err(|e| read_report(&e))?;
         let resolution =
             view.iter()
                 .flat_map(|view| &view.items)
@@ -376,16 +341,13 @@ impl Session {
         })
     }
 
-    pub(super) async fn choose_folder(
+    async fn choose_folder(
         &mut self,
         op: Stamp,
         folder: Option<String>,
     ) -> Result<Receipt, ErrorReport> {
         self.must_be_idle()?;
-        let folder = match folder {
-            Some(folder) => Some(usable_folder(&folder).await?),
-            None => None,
-        };
+        let folder = usable_folder(folder).await?;
         let written = Written {
             bodies: vec![(None, EventBody::FolderChosen { folder })],
             op,
@@ -395,7 +357,7 @@ impl Session {
     }
 
     /// A new turn that asks the model to go on where the last one's answer stopped.
-    pub(super) async fn go_on(
+    async fn go_on(
         &mut self,
         op: Stamp,
         op_id: OpId,
@@ -416,37 +378,8 @@ impl Session {
         self.begin_turn(written, op_id, model, message).await
     }
 
-    /// The models asked, in this order, when `model` fails before it said anything: those in the settings whose server
-    /// still exists.
-    pub(super) async fn fallbacks(&self, model: &ModelRef) -> Result<Vec<ModelRef>, ErrorReport> {
-        let page = self
-            .shared
-            .shelf
-            .page()
-            .await
-            .map_err(|e| read_report(&e))?;
-        let known = |other: &ModelRef| page.providers.iter().any(|p| p.id == other.provider);
-        let same =
-            |other: &ModelRef| other.provider == model.provider && other.model == model.model;
-        Ok(page
-            .fallbacks
-            .iter()
-            .filter(|other| known(other) && !same(other))
-            .cloned()
-            .collect())
-    }
-
-    pub(super) async fn add_sample(
-        &mut self,
-        op: Stamp,
-        op_id: OpId,
-    ) -> Result<Receipt, ErrorReport> {
-        if self.head.count > 0 {
-            return Err(ErrorReport::new(
-                ErrorCode::Other,
-                "This conversation exists already.",
-            ));
-        }
+    async fn add_sample(&mut self, op: Stamp, op_id: OpId) -> Result<Receipt, ErrorReport> {
+        self.must_be_new()?;
         let session = self.id;
         let (bodies, library) = sample::events(session, self.shared.log.boot(), op_id);
         let turns: Vec<TurnId> = sample::turns(&bodies);
@@ -463,7 +396,17 @@ impl Session {
         Ok(receipt)
     }
 
-    pub(super) fn must_exist(&self) -> Result<(), ErrorReport> {
+    fn must_be_new(&self) -> Result<(), ErrorReport> {
+        if self.head.count > 0 {
+            return Err(ErrorReport::new(
+                ErrorCode::Other,
+                "This conversation exists already.",
+            ));
+        }
+        Ok(())
+    }
+
+    fn must_exist(&self) -> Result<(), ErrorReport> {
         if self.head.count == 0 {
             return Err(ErrorReport::new(
                 ErrorCode::NotFound,
@@ -473,7 +416,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn must_be_idle(&self) -> Result<(), ErrorReport> {
+    fn must_be_idle(&self) -> Result<(), ErrorReport> {
         self.must_exist()?;
         if self.head.open_turn.is_some() && !mutated!(self.shared.harness, NoTurnActive) {
             return Err(match &self.unsaved {
@@ -491,7 +434,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn must_be_at(&self, expected_tip: Seq) -> Result<(), ErrorReport> {
+    fn must_be_at(&self, expected_tip: Seq) -> Result<(), ErrorReport> {
         if self.head.tip == Some(expected_tip) || mutated!(self.shared.harness, NoExpectedHead) {
             return Ok(());
         }
@@ -501,7 +444,7 @@ impl Session {
         ))
     }
 
-    pub(super) fn model(&self) -> Result<ModelRef, ErrorReport> {
+    fn model(&self) -> Result<ModelRef, ErrorReport> {
         self.head.model.clone().ok_or_else(|| {
             ErrorReport::new(
                 ErrorCode::Invalid {
@@ -521,7 +464,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    pub(super) fn said(text: String) -> Self {
+    fn said(text: String) -> Self {
         Self {
             text,
             purpose: MessagePurpose::Said,
@@ -529,8 +472,11 @@ impl Message {
     }
 }
 
-/// The folder in its one true form, or words about why tools cannot use it.
-async fn usable_folder(typed: &str) -> Result<String, ErrorReport> {
+/// The folder, if there is one, in its one true form, or words about why tools cannot use it.
+async fn usable_folder(typed: Option<String>) -> Result<Option<String>, ErrorReport> {
+    let Some(typed) = typed else {
+        return Ok(None);
+    };
     let typed = typed.trim().to_owned();
     if !Path::new(&typed).is_absolute() {
         return Err(invalid(
@@ -548,7 +494,7 @@ async fn usable_folder(typed: &str) -> Result<String, ErrorReport> {
         .await
         .unwrap_or_else(|lost| Err(std::io::Error::other(lost)));
     match found.map(|folder| folder.into_os_string().into_string()) {
-        Ok(Ok(folder)) => Ok(folder),
+        Ok(Ok(folder)) => Ok(Some(folder)),
         Ok(Err(_)) => Err(invalid(
             "folder",
             "The name of this folder is not readable as text, so it cannot be used.",
