@@ -190,6 +190,8 @@ async fn whoever_sits_at_the_terminal_is_asked_and_a_mistyped_answer_is_asked_ag
     terminal
         .sees("would change a file of 8 bytes into one of 6 bytes")
         .await;
+    // What is typed before a question stands is no answer to it, and it stands when the choice does.
+    terminal.sees_times(CHOICE, 3).await;
     assert_eq!(desk.written().as_deref(), Some("kelp\u{202e}\n"));
     terminal.types("c\n");
     let ran = terminal.leaves().await;

@@ -107,6 +107,13 @@ impl AtTerminal {
         self.seen.until(&format!("{text:?} to be seen"), look).await;
     }
 
+    /// Waits until a text was shown so many times.
+    pub(super) async fn sees_times(&self, text: &str, times: usize) {
+        let look = |seen: &String| (seen.matches(text).count() >= times).then_some(());
+        let what = format!("{text:?} to be seen {times} times");
+        self.seen.until(&what, look).await;
+    }
+
     pub(super) fn types(&mut self, text: &str) {
         self.keys.write_all(text.as_bytes()).expect("keys");
     }
