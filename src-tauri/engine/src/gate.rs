@@ -50,6 +50,8 @@ mod points {
         MessageCommitted,
         /// A provider is about to be dialled.
         BeforeDial,
+        /// A provider's headers came; nothing of the body is read yet.
+        HeadRead,
         /// Bytes came from a provider and are about to be decoded.
         Decoding,
         /// The turn's machine is about to decide.

@@ -144,6 +144,12 @@ impl Script {
         self
     }
 
+    /// Whether a gate holds the headers back.
+    #[must_use]
+    pub fn waits_with_its_head(&self) -> bool {
+        self.head_gate.is_some()
+    }
+
     /// The body ends with the connection instead of in chunks.
     #[must_use]
     pub fn unchunked(mut self) -> Self {

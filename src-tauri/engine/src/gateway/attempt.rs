@@ -81,6 +81,7 @@ pub(super) async fn run(
     };
     drop(sending);
     drop(late);
+    gate!(harness, HeadRead);
     if !stands {
         // A reply that overtook its own request.
         emit(out, ModelEvent::Sent).await?;
