@@ -27,6 +27,7 @@ pub mod child;
 pub mod client;
 pub mod picture;
 
+pub mod kept_log;
 pub mod seeded;
 pub mod verdict;
 pub mod world;

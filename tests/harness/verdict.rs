@@ -12,6 +12,7 @@ use transcript::{Follow, Library, Transcript};
 
 use crate::{
     client::{Client, Page},
+    kept_log,
     world::World,
 };
 
@@ -23,6 +24,7 @@ pub async fn judge(world: &World, session: SessionId, live: &[&Client<Transcript
     let reader = world.reader();
     let events = world.events(session);
     laws_hold(&events);
+    kept_log::keep(&events);
 
     let stored = reader.transcript(session).expect("the session can be read");
     let replayed = replay(session, Cursor::at_start(reader.log_id()), &events);

@@ -1,10 +1,11 @@
 //! The same scripts with no window, one and three, attaching and detaching at random: the same log, event for event.
 
-use protocol::{Dialect, Event, Op, SessionId};
+use protocol::{Dialect, Op, SessionId};
 use serde_json::{Value, json};
 use tests::{
     client::{Client, Page},
     dice::Dice,
+    kept_log::without_ids,
     model_server::{Answer, DIALECTS, Ending, ModelServer, Script},
     sentinel::random_u128,
     world::World,
@@ -175,41 +176,5 @@ async fn come_and_go(
                 Some((page, client))
             }
         };
-    }
-}
-
-/// An event as it would be in any world: ids and times are of this one.
-fn without_ids(event: &Event) -> Value {
-    let mut value = serde_json::to_value(event).expect("an event has a JSON form");
-    scrub(&mut value);
-    value
-}
-
-fn scrub(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            for name in [
-                "at",
-                "op",
-                "boot",
-                "session",
-                "provider",
-                "timings",
-                "message_id",
-                "call_id",
-            ] {
-                fields.remove(name);
-            }
-            if let Some(Value::Object(failure)) = fields.get_mut("failure") {
-                // It names the address, which is of this world.
-                failure.remove("message");
-                failure.remove("detail");
-            }
-            fields.values_mut().for_each(scrub);
-        }
-        Value::Array(values) => values.iter_mut().for_each(scrub),
-        // A result that tells the time.
-        Value::String(text) if text.starts_with("2026-03-01T") => *text = "now".to_owned(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -28,6 +28,7 @@ mod left_behind;
 mod making_room;
 mod random_turns;
 mod recorded;
+mod rewinding;
 mod storage;
 
 mod mutants;

@@ -680,6 +680,7 @@ impl Engine {
             Op::StartSession { session, .. }
             | Op::SendMessage { session, .. }
             | Op::RetryTurn { session, .. }
+            | Op::RestoreTurn { session, .. }
             | Op::EditMessage { session, .. }
             | Op::ContinueTurn { session, .. }
             | Op::AnswerApproval { session, .. }
@@ -689,6 +690,11 @@ impl Engine {
             | Op::UnbinSession { session }
             | Op::ChooseModel { session, .. }
             | Op::AddSample { session } => {
+                if mutated!(self.shared().harness, CheckOutsideTx)
+                    && self.shared().running.borrow().contains_key(&session)
+                {
+                    return Err(ErrorReport::new(ErrorCode::TurnActive, "A turn runs."));
+                }
                 let (reply, answer) = oneshot::channel();
                 let input = SessionInput::Op { op_id, op, reply };
                 self.session(session)
@@ -768,6 +774,7 @@ impl Engine {
             | Op::SendMessage { .. }
             | Op::CancelTurn { .. }
             | Op::RetryTurn { .. }
+            | Op::RestoreTurn { .. }
             | Op::EditMessage { .. }
             | Op::ContinueTurn { .. }
             | Op::AnswerApproval { .. }
@@ -961,6 +968,7 @@ pub(crate) fn transcript_page(
         turns: excerpt.turns,
         more_before: excerpt.more_before,
         tip: excerpt.head.tip,
+        taken_out: excerpt.head.taken_out.into(),
         as_of: Cursor::from_count(id, excerpt.head.count),
     })
 }

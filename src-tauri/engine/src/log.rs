@@ -6,6 +6,7 @@
 //! Not here: what to append (sessions and turns decide that).
 
 mod backup;
+mod branches;
 mod codec;
 mod damage;
 mod database;
@@ -96,7 +97,7 @@ pub(crate) struct OpDigest(pub(crate) [u8; 16]);
 #[derive(Clone, Debug)]
 pub(crate) enum Derived {
     /// A session's header.
-    Head { stream: StreamId, head: Head },
+    Head { stream: StreamId, head: Box<Head> },
     /// A turn begins at this event.
     TurnBegun {
         stream: StreamId,
@@ -105,6 +106,11 @@ pub(crate) enum Derived {
     },
     /// The turns from this one on are no longer part of the conversation.
     TurnsHidden { stream: StreamId, from: TurnId },
+    /// These turns are part of it again.
+    TurnsShown {
+        stream: StreamId,
+        turns: Vec<TurnId>,
+    },
     /// A finished turn, folded, as JSON.
     TurnView {
         stream: StreamId,
@@ -134,6 +140,8 @@ pub(crate) struct Head {
     pub(crate) model: Option<ModelRef>,
     /// The last structural event.
     pub(crate) tip: Option<Seq>,
+    /// The first turn that was taken out last. Required, so that a header of an earlier version is made anew.
+    pub(crate) taken_out: TakenOut,
     pub(crate) next_turn: TurnId,
     pub(crate) next_item: ItemId,
     /// The turn without a terminal.
@@ -149,6 +157,22 @@ pub(crate) struct Head {
     pub(crate) questions: Vec<(ItemId, String)>,
 }
 
+/// What an undo brings back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum TakenOut {
+    Nothing,
+    From(TurnId),
+}
+
+impl From<TakenOut> for Option<TurnId> {
+    fn from(taken_out: TakenOut) -> Self {
+        match taken_out {
+            TakenOut::Nothing => None,
+            TakenOut::From(turn) => Some(turn),
+        }
+    }
+}
+
 impl Head {
     pub(crate) fn empty() -> Self {
         Self {
@@ -158,6 +182,7 @@ impl Head {
             origin: Origin::Conversation,
             model: None,
             tip: None,
+            taken_out: TakenOut::Nothing,
             next_turn: TurnId::FIRST,
             next_item: ItemId::FIRST,
             open_turn: None,
@@ -190,6 +215,9 @@ impl Head {
                 self.model = Some(model.clone());
                 self.open_turn = turn;
             }
+            EventBody::HistoryRewound { from, .. } | EventBody::HistoryRestored { from, .. } => {
+                self.taken_out = TakenOut::From(*from);
+            }
             EventBody::FolderChosen { folder } => {
                 self.folder.clone_from(folder);
                 // What was allowed, was allowed there.
@@ -217,6 +245,7 @@ impl Head {
             | EventBody::SessionTurnEnded { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
+            | EventBody::SessionRestored { .. }
             | EventBody::SessionBinned { .. }
             | EventBody::SessionUnbinned { .. }
             | EventBody::ProviderAdded { .. }
@@ -234,7 +263,6 @@ impl Head {
             | EventBody::StepEnded { .. }
             | EventBody::AttemptFailed { .. }
             | EventBody::HistoryCompacted { .. }
-            | EventBody::HistoryRewound { .. }
             | EventBody::Unsupported { .. } => {}
         }
     }

@@ -143,6 +143,12 @@ mutants! {
     NoExpectedHead,
     /// A session takes a message while its turn runs.
     NoTurnActive,
+    /// Whether a turn runs is asked before the session is, and not by it.
+    CheckOutsideTx,
+    /// A title makes an op stale that was decided before it.
+    AnyEventIsStale,
+    /// An edit takes the old message out, and leaves it to the window to say the new one.
+    EditInTwoOps,
 
     // Attach and poll.
     /// A cursor of another log is taken for one of this.

@@ -266,7 +266,7 @@ impl Session {
         if keeps_head {
             derived.push(Derived::Head {
                 stream,
-                head: head.clone(),
+                head: Box::new(head.clone()),
             });
         }
         let in_session = !bodies.is_empty();

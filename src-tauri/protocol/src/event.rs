@@ -148,6 +148,8 @@ event_bodies! {
     SessionAsked { session: SessionId, turn: TurnId }
     /// It waits no more: somebody answered, or the question expired.
     SessionAnswered { session: SessionId, turn: TurnId }
+    /// A session's conversation is again what it was before a rewind; its last turn, `turn`, had ended so.
+    SessionRestored { session: SessionId, turn: TurnId, outcome: OutcomeKind }
     /// A session was put into the bin.
     SessionBinned { session: SessionId }
     /// A session was taken out of the bin.
@@ -259,6 +261,9 @@ event_bodies! {
     TurnEnded { outcome: TurnOutcome }
     /// The turn `from` and all later ones are no longer part of the conversation; nothing is deleted.
     HistoryRewound { from: TurnId, purpose: RewindFor }
+    /// In place of the turn `from` and all later ones, `turns`, which had been taken out, are part of the conversation
+    /// again; nothing is deleted.
+    HistoryRestored { from: TurnId, turns: Vec<TurnId> }
 
     /// Something this version cannot read: another version's kind, or a damaged body. Kept, and shown as such; never written.
     Unsupported { original_kind: String, body: String }
@@ -282,6 +287,7 @@ impl EventBody {
             | Self::SessionTurnEnded { .. }
             | Self::SessionAsked { .. }
             | Self::SessionAnswered { .. }
+            | Self::SessionRestored { .. }
             | Self::SessionBinned { .. }
             | Self::SessionUnbinned { .. }
             | Self::ProviderAdded { .. }
@@ -300,6 +306,7 @@ impl EventBody {
             | Self::AttemptFailed { .. }
             | Self::TurnEnded { .. }
             | Self::HistoryRewound { .. }
+            | Self::HistoryRestored { .. }
             | Self::Unsupported { .. } => None,
         }
     }
@@ -310,13 +317,15 @@ impl EventBody {
         match self {
             Self::UserMessageAdded { .. }
             | Self::TurnEnded { .. }
-            | Self::HistoryRewound { .. } => true,
+            | Self::HistoryRewound { .. }
+            | Self::HistoryRestored { .. } => true,
             Self::SessionListed { .. }
             | Self::SessionTitled { .. }
             | Self::SessionTurnStarted { .. }
             | Self::SessionTurnEnded { .. }
             | Self::SessionAsked { .. }
             | Self::SessionAnswered { .. }
+            | Self::SessionRestored { .. }
             | Self::SessionBinned { .. }
             | Self::SessionUnbinned { .. }
             | Self::ProviderAdded { .. }

@@ -29,6 +29,13 @@ pub enum Op {
         turn: TurnId,
         expected_tip: Seq,
     },
+    /// Make the conversation again what it was before `turn` was taken out of it; what takes its place now can be
+    /// brought back the same way.
+    RestoreTurn {
+        session: SessionId,
+        turn: TurnId,
+        expected_tip: Seq,
+    },
     /// Ask the session's present model to go on where the last turn's answer stopped before its end.
     ContinueTurn {
         session: SessionId,
@@ -84,6 +91,7 @@ impl Op {
             | Self::SendMessage { session, .. }
             | Self::CancelTurn { session, .. }
             | Self::RetryTurn { session, .. }
+            | Self::RestoreTurn { session, .. }
             | Self::EditMessage { session, .. }
             | Self::ContinueTurn { session, .. }
             | Self::AnswerApproval { session, .. }

@@ -175,6 +175,10 @@ pub struct TranscriptPage {
     /// The last structural event, to be named in structural ops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tip: Option<Seq>,
+    /// The first turn that was taken out last, by a rewind or in favour of restored ones: what
+    /// [`Op::RestoreTurn`](crate::Op::RestoreTurn) brings back as an undo.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_out: Option<TurnId>,
     /// All of this is the fold of the events before this position.
     pub as_of: Cursor,
 }

@@ -151,6 +151,7 @@ impl Answer {
             | EventBody::SessionTurnEnded { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
+            | EventBody::SessionRestored { .. }
             | EventBody::SessionBinned { .. }
             | EventBody::SessionUnbinned { .. }
             | EventBody::ProviderAdded { .. }
@@ -169,6 +170,7 @@ impl Answer {
             | EventBody::ToolCallStarted { .. }
             | EventBody::StepEnded { .. }
             | EventBody::HistoryRewound { .. }
+            | EventBody::HistoryRestored { .. }
             | EventBody::Unsupported { .. } => {}
         }
     }
@@ -443,6 +445,7 @@ mod tests {
                 ended_at: None,
             }],
             more_before: false,
+            taken_out: None,
             tip: None,
             as_of: Cursor::at_start(LogId::from_bits(1)),
         }

@@ -165,6 +165,7 @@ mod tests {
             tip: turns.last().map(|_| Seq::new(9)),
             turns,
             more_before: false,
+            taken_out: None,
             as_of: Cursor::at_start(LogId::from_bits(1)),
         }
     }

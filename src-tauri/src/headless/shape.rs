@@ -260,6 +260,7 @@ mod tests {
                 ended_at: Some(at),
             }],
             more_before: false,
+            taken_out: None,
             tip: None,
             as_of: Cursor::at_start(LogId::from_bits(1)),
         };

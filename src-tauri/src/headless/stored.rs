@@ -339,6 +339,7 @@ mod tests {
                 ended_at: None,
             }],
             more_before: false,
+            taken_out: None,
             tip: None,
             as_of: Cursor::at_start(LogId::from_bits(1)),
         }

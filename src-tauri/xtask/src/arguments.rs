@@ -1,5 +1,7 @@
 //! The command line, as one closed enum: a flag that a chore does not know is an error, never ignored.
 
+use std::num::NonZeroU32;
+
 pub(crate) const USAGE: &str = "\
 cargo xtask CHORE
 
@@ -12,6 +14,7 @@ cargo xtask CHORE
                               format, clippy, native tests, the page, the app, tests in the real window;
                               --fast: the native part only, no WebKit needed
                               --real-model: also a conversation with a small real model server
+  test   --repeat N           the headless stories alone, N times; names those that fail, and those whose logs differ
   mutants                     take out every guard, one at a time, and show which story turns red and how;
                               `test` does the same among its native tests
   bundle [--debug] [--verify] a Debian package; --verify installs it, starts it and removes it again";
@@ -76,6 +79,8 @@ pub(crate) enum Chore {
     Ui(Profile),
     Run(RunArguments),
     Test(TestArguments),
+    /// How often every headless story is told.
+    Repeat(NonZeroU32),
     Mutants,
     Bundle(BundleArguments),
 }
@@ -114,6 +119,9 @@ impl Chore {
                 building: flags.building(),
                 app: std::mem::take(&mut app),
             }),
+            "test" if flags.given.iter().any(|given| given == "--repeat") => {
+                Self::Repeat(flags.times("--repeat")?)
+            }
             "test" => Self::Test(TestArguments {
                 reach: if flags.take("--fast") {
                     Reach::Fast
@@ -165,6 +173,19 @@ impl Flags {
         } else {
             Model::None
         }
+    }
+
+    /// The number behind a flag.
+    fn times(&mut self, flag: &str) -> Result<NonZeroU32, String> {
+        let at = self.given.iter().position(|given| given == flag);
+        let at = at.filter(|at| at + 1 < self.given.len());
+        let number = at.map(|at| {
+            self.given.remove(at);
+            self.given.remove(at)
+        });
+        number
+            .and_then(|number| number.parse().ok())
+            .ok_or_else(|| format!("`{flag}` wants to know how often"))
     }
 
     fn building(&mut self) -> Building {
@@ -236,6 +257,20 @@ mod tests {
             Ok(wanted.clone())
         );
         assert_eq!(parse("test --no-build --real-model --fast"), Ok(wanted));
+    }
+
+    #[test]
+    fn how_often_is_a_number_from_one() {
+        let times = NonZeroU32::new(20).expect("not zero");
+        assert_eq!(parse("test --repeat 20"), Ok(Chore::Repeat(times)));
+        let refused = "`--repeat` wants to know how often".to_owned();
+        for line in ["test --repeat", "test --repeat 0", "test --repeat often"] {
+            assert_eq!(parse(line), Err(refused.clone()), "{line}");
+        }
+        assert_eq!(
+            parse("test --repeat 2 --fast"),
+            Err("`test` does not know `--fast`".into())
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod model_server;
 mod owned;
 mod page;
 mod project;
+mod repeat;
 mod run;
 mod screen;
 mod setup;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Chore::Ui(ui) => page::chore(&project, ui).map(|()| ExitCode::SUCCESS),
         Chore::Run(run) => run::chore(&project, &run),
         Chore::Test(test) => test::chore(&project, test).map(|()| ExitCode::SUCCESS),
+        Chore::Repeat(times) => repeat::chore(&project, times).map(|()| ExitCode::SUCCESS),
         Chore::Mutants => test::mutants().map(|()| ExitCode::SUCCESS),
         Chore::Bundle(bundle) => bundle::chore(&project, bundle).map(|()| ExitCode::SUCCESS),
     });

@@ -143,6 +143,13 @@ fn ignored_tests(module: &str) -> Command {
     command
 }
 
+/// Cargo on the native packages, always these, so that nothing is compiled a second time with other features.
+pub(crate) fn native_tests() -> Command {
+    let mut command = tool::cargo();
+    packages(command.arg("test"), &NATIVE);
+    command
+}
+
 fn packages<'a>(command: &'a mut Command, names: &[&str]) -> &'a mut Command {
     for name in names {
         command.args(["--package", name]);

@@ -1,6 +1,7 @@
 //! The engine's guards.
 
 mod changing;
+mod clicking;
 mod damaged;
 mod telling;
 
@@ -128,6 +129,12 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
             let green = "ok1 stale1 rewinds1";
             (story!(retry_twice), green, "ok2 stale0 rewinds2")
         }
+        Mutant::CheckOutsideTx => {
+            let green = "turns1 active1 lost0";
+            (story!(clicking::at_once), green, "turns1 active0 lost1")
+        }
+        Mutant::AnyEventIsStale => (story!(clicking::after_a_title), "refused0", "refused1"),
+        Mutant::EditInTwoOps => (story!(clicking::and_gone), "turns1", "turns0"),
         Mutant::NoTurnActive => (story!(send_while_running), "TurnActive", "Other"),
         Mutant::SkipLogId => (story!(foreign_cursor), "Reset(ForeignLog)", "Resume"),
         Mutant::ClampCursor => (story!(cursor_ahead), "Reset(AheadOfHead)", "Resume"),

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use engine::Fault as DiskFault;
 use protocol::{AttachMode, Dialect, ErrorCode, Op, Phase, ResetReason, SessionId, StreamId};
 use tests::{
     client::{CallKind, Client, Fault, Page},
@@ -33,6 +34,7 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::NoGapCheck => (story!(hole), "whole1 gaps1", "whole0 gaps0"),
         Mutant::ClearBeforeLoad => (story!(load_over_content), "blank0", "blank1"),
         Mutant::NoFireCheck => (story!(hidden), "armed0", "armed1"),
+        Mutant::LatchOnFail => (story!(reload_fails), "disabled0", "disabled1"),
         Mutant::ResetsUncounted => (story!(resets_for_ever), "at the button", "for ever"),
         Mutant::NoWaitLimit => (story!(hung), "given up", "stuck"),
     };
@@ -285,4 +287,22 @@ async fn hung(mutant: Option<Mutant>) -> String {
         "given up"
     }
     .to_owned()
+}
+
+/// A reload that fails once, and whether what needs the engine is in use again afterwards.
+async fn reload_fails(mutant: Option<Mutant>) -> String {
+    let set = set(mutant).await;
+    set.world.faults.fail_reads(DiskFault::IoError);
+    set.window.show();
+    set.server.pass("1").await;
+    set.window
+        .until_counters("a read to fail", |now| now.refused == 1)
+        .await;
+    set.world.faults.heal();
+    set.clock.fire_next_within(Duration::from_secs(2)).await;
+    set.window.sees("two, ").await;
+    let disabled = u8::from(set.window.state() != LinkState::Live);
+    set.server.pass("2").await;
+    set.window.until_idle().await;
+    format!("disabled{disabled}")
 }

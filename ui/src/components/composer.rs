@@ -67,6 +67,7 @@ impl Sending {
             Op::SendMessage { .. }
             | Op::CancelTurn { .. }
             | Op::RetryTurn { .. }
+            | Op::RestoreTurn { .. }
             | Op::EditMessage { .. }
             | Op::ContinueTurn { .. }
             | Op::AnswerApproval { .. }

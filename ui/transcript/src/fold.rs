@@ -28,6 +28,10 @@ pub trait Follow: Sized {
     fn stream(&self) -> StreamId;
     /// The position after the last applied event.
     fn cursor(&self) -> Cursor;
+    /// Whether the event cannot be folded with what is at hand, so that a page has to be loaded anew.
+    fn lacks(&self, _event: &Event) -> bool {
+        false
+    }
     /// Applies the next event and adds to `changes` what it changed. An event that is not the very next one is
     /// ignored and changes nothing; noticing gaps is the link's business.
     fn apply(&mut self, event: &Event, changes: &mut Vec<Self::Change>);

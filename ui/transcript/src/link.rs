@@ -175,6 +175,8 @@ pub struct Link<F: Follow> {
     view: View,
     stage: Stage<F>,
     shown: Option<F>,
+    /// What is shown cannot take the next event, so the next attach asks for a page.
+    anew: bool,
     status: Option<Status>,
     asked: Option<Asked>,
     /// Nothing is asked before this.
@@ -266,6 +268,7 @@ impl<F: Follow> Link<F> {
             view: View::Visible,
             stage: Stage::Detached,
             shown: None,
+            anew: false,
             status: None,
             asked: None,
             due_ms: 0,
@@ -320,6 +323,12 @@ impl<F: Follow> Link<F> {
             Stage::AwaitingHello => LinkState::Detached,
             Stage::Following(following) => match following.goal {
                 Goal::Stage(..) | Goal::CatchUp(_) => LinkState::Replaying,
+                Goal::Live
+                    if mutated!(self, LatchOnFail)
+                        && self.counters.repairs >= self.counters.swaps =>
+                {
+                    LinkState::Replaying
+                }
                 Goal::Live => LinkState::Live,
             },
             Stage::Manual => LinkState::NeedsManual,
@@ -381,7 +390,7 @@ impl<F: Follow> Link<F> {
         let question = match &self.stage {
             Stage::Manual | Stage::AwaitingHello => return Next::Nothing,
             Stage::Detached => Question::Attach {
-                cursor: self.shown.as_ref().map(F::cursor),
+                cursor: self.shown.as_ref().map(F::cursor).filter(|_| !self.anew),
             },
             Stage::Following(following) => {
                 let fold = match &following.goal {
@@ -586,6 +595,7 @@ impl<F: Follow> Link<F> {
             self.repair(Remedy::AttachAgain, Trouble::BadAnswer, now_ms);
             return Heard::nothing();
         };
+        self.anew &= matches!(goal, Goal::CatchUp(_) | Goal::Live);
         self.stage = Stage::Following(Following { epoch, goal, proof });
         let mut heard = Heard::nothing();
         heard.status_changed = self.status != status;
@@ -639,6 +649,11 @@ impl<F: Follow> Link<F> {
         if whole {
             for event in &batch.events {
                 match fold.cursor().admits(event.seq) {
+                    Admission::Next if fold.lacks(event) => {
+                        self.anew = true;
+                        whole = false;
+                        break;
+                    }
                     Admission::Next => fold.apply(event, &mut heard.changes),
                     Admission::Seen if mutated!(self, NoSeqDrop) => {
                         apply_anyway(fold, event, &mut heard.changes);

@@ -60,6 +60,8 @@ mutants! {
     NoFireCheck,
     /// An answer may take for ever.
     NoWaitLimit,
+    /// After a repair what needs the engine stays out of use until something else is shown.
+    LatchOnFail,
     /// The first answer after a reset passes for progress.
     ResetsUncounted,
 }

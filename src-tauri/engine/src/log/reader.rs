@@ -197,8 +197,12 @@ impl Reads {
 pub(crate) struct Snapshot<'a>(&'a Transaction<'a>);
 
 impl Snapshot<'_> {
-    fn key(&self, stream: StreamId) -> Result<Option<i64>, ReadError> {
+    pub(super) fn key(&self, stream: StreamId) -> Result<Option<i64>, ReadError> {
         Ok(find_key(self.0, stream)?)
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        self.0
     }
 
     /// How many events the stream has.

@@ -13,7 +13,8 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use transcript::fold_turn;
 
 use super::{
-    Append, Commit, CommitError, Derived, FILE_NAME, OpenError, StorageError, codec, reader, writer,
+    Append, Commit, CommitError, Derived, FILE_NAME, OpenError, StorageError, branches, codec,
+    reader, writer,
 };
 use crate::{Harness, gate::gate_blocking, mutant::mutated};
 
@@ -125,11 +126,9 @@ fn index_turns(db: &mut Connection) -> rusqlite::Result<()> {
     transaction.execute_batch(
         "DELETE FROM turns;
          INSERT INTO turns (stream, turn, first_seq, hidden)
-         SELECT stream, turn, min(seq), 0 FROM events WHERE turn IS NOT NULL GROUP BY stream, turn;
-         UPDATE turns SET hidden = 1 WHERE EXISTS (
-             SELECT 1 FROM events r WHERE r.stream = turns.stream AND r.kind = 'HistoryRewound'
-             AND r.seq > turns.first_seq AND json_extract(r.body, '$.from') <= turns.turn);",
+         SELECT stream, turn, min(seq), 0 FROM events WHERE turn IS NOT NULL GROUP BY stream, turn;",
     )?;
+    branches::index(&transaction)?;
     transaction.commit()
 }
 
@@ -195,7 +194,10 @@ fn closing(db: &Connection, key: i64, stream: StreamId, turn: TurnId) -> rusqlit
         .execute(params![key, turn.get() as i64])?;
     Ok(Commit {
         appends,
-        derived: vec![Derived::Head { stream, head }],
+        derived: vec![Derived::Head {
+            stream,
+            head: Box::new(head),
+        }],
         op: None,
     })
 }

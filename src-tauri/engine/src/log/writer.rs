@@ -533,11 +533,11 @@ impl<'a> Batch<'a> {
             }
             Derived::TurnsHidden { stream, from } => {
                 let key = self.keys.key(self.db, *stream).map_err(storage)?;
-                self.db
-                    .prepare_cached(
-                        "UPDATE turns SET hidden = 1 WHERE stream = ?1 AND turn >= ?2 AND hidden = 0",
-                    )
-                    .and_then(|mut s| s.execute(params![key, from.get() as i64]))
+                hide_turns(self.db, key, *from)
+            }
+            Derived::TurnsShown { stream, turns } => {
+                let key = self.keys.key(self.db, *stream).map_err(storage)?;
+                show_turns(self.db, key, turns)
             }
             Derived::TurnView { stream, turn, body } => {
                 let key = self.keys.key(self.db, *stream).map_err(storage)?;
@@ -551,6 +551,25 @@ impl<'a> Batch<'a> {
         };
         written.map(drop).map_err(storage)
     }
+}
+
+/// The turns from this one on are no longer part of the conversation.
+pub(super) fn hide_turns(db: &Connection, key: i64, from: TurnId) -> rusqlite::Result<usize> {
+    db.prepare_cached(
+        "UPDATE turns SET hidden = 1 WHERE stream = ?1 AND turn >= ?2 AND hidden = 0",
+    )?
+    .execute(params![key, from.get() as i64])
+}
+
+/// These turns are part of the conversation again.
+pub(super) fn show_turns(db: &Connection, key: i64, turns: &[TurnId]) -> rusqlite::Result<usize> {
+    let mut statement =
+        db.prepare_cached("UPDATE turns SET hidden = 0 WHERE stream = ?1 AND turn = ?2")?;
+    let mut shown = 0;
+    for turn in turns {
+        shown += statement.execute(params![key, turn.get() as i64])?;
+    }
+    Ok(shown)
 }
 
 fn write_draft(

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use protocol::{
     Answer, ErrorCode, ErrorReport, EventBody, ItemBody, ItemId, MessagePurpose, ModelRef, Op,
-    OpId, Origin, Receipt, Resolution, RewindFor, Seq, TitleBy, TurnId,
+    OpId, Origin, OutcomeKind, Receipt, Resolution, RewindFor, Seq, TitleBy, TurnId,
 };
 
 use super::{Session, Stamp, Written};
@@ -67,6 +67,9 @@ impl Session {
             Op::RetryTurn {
                 turn, expected_tip, ..
             } => self.rewind(stamp, op_id, turn, None, expected_tip).await,
+            Op::RestoreTurn {
+                turn, expected_tip, ..
+            } => self.restore(stamp, turn, expected_tip).await,
             Op::EditMessage {
                 turn,
                 text,
@@ -204,7 +207,53 @@ impl Session {
             op,
             ..Written::default()
         };
+        if mutated!(self.shared.harness, EditInTwoOps) {
+            return self.save(written, Durability::Disk).await;
+        }
         self.begin_turn(written, op_id, model, message).await
+    }
+
+    /// Brings back a branch of the conversation; the one that stands now steps aside, and can come back likewise.
+    async fn restore(
+        &mut self,
+        op: Stamp,
+        turn: TurnId,
+        expected_tip: Seq,
+    ) -> Result<Receipt, ErrorReport> {
+        self.must_be_idle()?;
+        self.must_be_at(expected_tip)?;
+        let (id, stream) = (self.id, self.stream());
+        let reads = self.shared.log.reads();
+        let found = reads.read(move |log| log.branch_of(id, turn)).await;
+        let no_such = || {
+            ErrorReport::new(
+                ErrorCode::NotFound,
+                "There is no earlier version of that part of the conversation.",
+            )
+        };
+        let branch = found.map_err(|e| read_report(&e))?.ok_or_else(no_such)?;
+        let last = branch.turns.last().copied().ok_or_else(no_such)?;
+        let view = self.folded_turn(last).await.map_err(|e| read_report(&e))?;
+        let outcome = view.and_then(|view| view.outcome).ok_or_else(no_such)?;
+        let library = vec![EventBody::SessionRestored {
+            session: self.id,
+            turn: last,
+            outcome: OutcomeKind::from(&outcome),
+        }];
+        let (from, turns) = (branch.from, branch.turns);
+        let written = Written {
+            derived: vec![
+                Derived::TurnsHidden { stream, from },
+                Derived::TurnsShown {
+                    stream,
+                    turns: turns.clone(),
+                },
+            ],
+            bodies: vec![(None, EventBody::HistoryRestored { from, turns })],
+            library,
+            op,
+        };
+        self.save(written, Durability::Disk).await
     }
 
     async fn message_of(&self, turn: TurnId) -> Result<Message, ErrorReport> {
@@ -418,7 +467,10 @@ impl Session {
 
     fn must_be_idle(&self) -> Result<(), ErrorReport> {
         self.must_exist()?;
-        if self.head.open_turn.is_some() && !mutated!(self.shared.harness, NoTurnActive) {
+        if self.head.open_turn.is_some()
+            && !mutated!(self.shared.harness, NoTurnActive)
+            && !mutated!(self.shared.harness, CheckOutsideTx)
+        {
             return Err(match &self.unsaved {
                 Some(_) => ErrorReport::new(
                     ErrorCode::StorageFailed,
@@ -435,7 +487,10 @@ impl Session {
     }
 
     fn must_be_at(&self, expected_tip: Seq) -> Result<(), ErrorReport> {
-        if self.head.tip == Some(expected_tip) || mutated!(self.shared.harness, NoExpectedHead) {
+        let is_stale = self.head.tip != Some(expected_tip)
+            || mutated!(self.shared.harness, AnyEventIsStale)
+                && self.head.count > expected_tip.get();
+        if !is_stale || mutated!(self.shared.harness, NoExpectedHead) {
             return Ok(());
         }
         Err(ErrorReport::new(

@@ -187,6 +187,14 @@ impl Library {
                     }
                 });
             }
+            EventBody::SessionRestored {
+                session, outcome, ..
+            } => {
+                // When its turns ran has not changed, and so the session stays where it is in the list.
+                self.edit(*session, changes, |summary| {
+                    summary.state = SessionState::Ended { outcome: *outcome };
+                });
+            }
             EventBody::SessionBinned { session } => {
                 self.edit(*session, changes, |summary| summary.place = Place::Bin);
             }
@@ -235,6 +243,7 @@ impl Library {
             | EventBody::HistoryCompacted { .. }
             | EventBody::TurnEnded { .. }
             | EventBody::HistoryRewound { .. }
+            | EventBody::HistoryRestored { .. }
             // A newer version's; the list has no place for what it cannot read, and the log keeps it.
             | EventBody::Unsupported { .. } => {}
         }

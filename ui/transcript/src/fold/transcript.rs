@@ -4,7 +4,7 @@
 //! the conversation is missing. Older ones are put in front, and only when they join on.
 //! Turns and items are found by an index; no event makes the cost of the next depend on how long the chat is.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use protocol::{
     Admission, Cursor, Event, EventBody, ItemId, ItemView, LogId, ModelRef, Origin, Page, Seq,
@@ -29,6 +29,19 @@ pub struct Transcript {
     cursor: Cursor,
     /// Older turns read before this position may lack a rewind that is known here.
     rewound_by: u64,
+    taken_out: Option<TurnId>,
+    shelf: Shelf,
+}
+
+/// Turns that were taken out while somebody looked, in case they are restored. A cache: a transcript that lacks one of
+/// them [asks for a new page](Follow::lacks), so two transcripts are equal whatever is on their shelves.
+#[derive(Clone, Debug, Default)]
+struct Shelf(BTreeMap<TurnId, Turn>);
+
+impl PartialEq for Shelf {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// Older turns that were not taken. Harmless: ask again.
@@ -60,6 +73,8 @@ impl Transcript {
             tip: None,
             cursor: Cursor::at_start(log),
             rewound_by: 0,
+            taken_out: None,
+            shelf: Shelf::default(),
         }
     }
 
@@ -117,6 +132,11 @@ impl Transcript {
     /// The last structural event: what a structural op names as the state it was decided on.
     pub fn tip(&self) -> Option<Seq> {
         self.tip
+    }
+
+    /// The first turn that was taken out last: what an undo brings back.
+    pub fn taken_out(&self) -> Option<TurnId> {
+        self.taken_out
     }
 
     /// Whether there may be older turns to load.
@@ -189,6 +209,7 @@ impl Transcript {
             turns: self.turns().cloned().collect(),
             more_before: self.more_before,
             tip: self.tip,
+            taken_out: self.taken_out,
             as_of: self.cursor,
         }
     }
@@ -212,6 +233,10 @@ impl Transcript {
                 changes.push(Change::SessionChanged);
             }
             EventBody::HistoryRewound { from, .. } => self.rewind(*from, event.seq, changes),
+            EventBody::HistoryRestored { from, turns } => {
+                self.rewind(*from, event.seq, changes);
+                self.restore(turns, changes);
+            }
             EventBody::UserMessageAdded { .. } => self.fold_into_turn(event, changes),
             EventBody::TurnStarted { model, .. } => {
                 // A session whose model was never chosen goes on with the one it began with.
@@ -240,6 +265,7 @@ impl Transcript {
             | EventBody::SessionTurnEnded { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
+            | EventBody::SessionRestored { .. }
             | EventBody::SessionBinned { .. }
             | EventBody::SessionUnbinned { .. }
             | EventBody::ProviderAdded { .. }
@@ -275,14 +301,38 @@ impl Transcript {
 
     fn rewind(&mut self, from: TurnId, seq: Seq, changes: &mut Vec<Change>) {
         while self.turns.back().is_some_and(|last| last.view.turn >= from) {
-            self.turns.pop_back();
+            if let Some(last) = self.turns.pop_back() {
+                self.shelf.0.insert(last.view.turn, last);
+            }
         }
         self.floor = self.floor.map(|floor| floor.min(from));
         if from <= TurnId::FIRST {
             self.more_before = false;
         }
         self.rewound_by = seq.get();
+        self.taken_out = Some(from);
         changes.push(Change::Rewound);
+    }
+
+    /// Puts turns back at the end, where they stood. If one of them is not at hand, none of the turns that are shown joins
+    /// on to what comes next, and all are to be loaded.
+    fn restore(&mut self, turns: &[TurnId], changes: &mut Vec<Change>) {
+        if turns.iter().any(|turn| !self.shelf.0.contains_key(turn)) {
+            self.turns.clear();
+            self.more_before = true;
+            self.floor = Some(TurnId::new(u64::MAX));
+            return;
+        }
+        if !self.more_before && self.turns.is_empty() {
+            self.floor = turns.first().copied();
+        }
+        for turn in turns.iter().filter_map(|turn| self.shelf.0.remove(turn)) {
+            let id = turn.view.turn;
+            changes.push(Change::TurnAdded(id));
+            let items = turn.view.items.iter().map(|view| view.item);
+            changes.extend(items.map(|item| Change::ItemAdded { turn: id, item }));
+            self.turns.push_back(turn);
+        }
     }
 
     /// Where a turn is, or would be. Events nearly always go to the last one.
@@ -314,6 +364,15 @@ impl Follow for Transcript {
 
     fn cursor(&self) -> Cursor {
         self.cursor
+    }
+
+    fn lacks(&self, event: &Event) -> bool {
+        let EventBody::HistoryRestored { turns, .. } = &event.body else {
+            return false;
+        };
+        let is_here = |turn: &TurnId| self.position(*turn).is_ok();
+        let mut turns = turns.iter();
+        turns.any(|turn| !self.shelf.0.contains_key(turn) && !is_here(turn))
     }
 
     fn apply(&mut self, event: &Event, changes: &mut Vec<Change>) {
@@ -352,6 +411,8 @@ impl From<TranscriptPage> for Transcript {
             tip: page.tip,
             cursor: page.as_of,
             rewound_by: page.as_of.count(),
+            taken_out: page.taken_out,
+            shelf: Shelf::default(),
         }
     }
 }

@@ -242,6 +242,7 @@ impl Turn {
             | EventBody::ModelChosen { .. }
             | EventBody::FolderChosen { .. }
             | EventBody::HistoryRewound { .. }
+            | EventBody::HistoryRestored { .. }
             // Of the library's stream.
             | EventBody::SessionListed { .. }
             | EventBody::SessionTitled { .. }
@@ -249,6 +250,7 @@ impl Turn {
             | EventBody::SessionTurnEnded { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
+            | EventBody::SessionRestored { .. }
             | EventBody::SessionBinned { .. }
             | EventBody::SessionUnbinned { .. }
             | EventBody::ProviderAdded { .. }
@@ -282,6 +284,7 @@ impl Turn {
             | EventBody::SessionTurnEnded { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
+            | EventBody::SessionRestored { .. }
             | EventBody::SessionBinned { .. }
             | EventBody::SessionUnbinned { .. }
             | EventBody::ProviderAdded { .. }
@@ -295,6 +298,7 @@ impl Turn {
             | EventBody::ModelChosen { .. }
             | EventBody::FolderChosen { .. }
             | EventBody::HistoryRewound { .. }
+            | EventBody::HistoryRestored { .. }
             | EventBody::Unsupported { .. } => false,
         }
     }

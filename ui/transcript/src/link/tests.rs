@@ -139,6 +139,7 @@ impl Engine {
             folder: None,
             turns: Vec::new(),
             more_before: false,
+            taken_out: None,
             tip: None,
             as_of: Cursor::from_count(self.log, count as u64),
         })
