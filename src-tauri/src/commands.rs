@@ -7,14 +7,18 @@ use std::{future::Future, sync::Arc};
 
 use engine::Engine;
 use protocol::{
-    About, AttachArgs, DetachArgs, DraftArgs, ErrorCode, ErrorReport, HelloArgs, LoadOlderArgs,
-    ModelsArgs, OpenLinkArgs, PollArgs, ProbeArgs, SubmitArgs,
+    About, AttachArgs, DesktopChoices, DetachArgs, DraftArgs, ErrorCode, ErrorReport, HelloArgs,
+    LoadOlderArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs, ShowingArgs,
+    SubmitArgs, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
-use tauri::{State, Url, WebviewWindow};
+use tauri::{Manager, State, Url, WebviewWindow};
 use tokio::sync::oneshot;
 
-use crate::door::Door;
+use crate::{
+    door::Door,
+    windows::{self, choices::Choices, lookout::Lookout},
+};
 
 /// Longer addresses than any browser opens are not links.
 const LINK_BYTES_MAX: usize = 8 * 1024;
@@ -189,6 +193,61 @@ pub(crate) async fn about(door: TheDoor<'_>) -> Answer {
         data_dir: door.data_dir().display().to_string(),
         preferred: door.preferred(),
     }))
+}
+
+/// What this window is to show; parks while that is no news.
+#[tauri::command]
+pub(crate) async fn wish(
+    lookout: State<'_, Arc<Lookout>>,
+    window: WebviewWindow,
+    body: String,
+) -> Answer {
+    let args = match taken::<WishArgs>(&body) {
+        Ok(args) => args,
+        Err(report) => return told::<()>(Err(report)),
+    };
+    let wished = lookout.wished(window.label(), args.seen).await;
+    told(wished.ok_or_else(|| ErrorReport::new(ErrorCode::Gone, "this window is closing")))
+}
+
+#[tauri::command]
+pub(crate) async fn showing(
+    lookout: State<'_, Arc<Lookout>>,
+    window: WebviewWindow,
+    body: String,
+) -> Answer {
+    told(taken::<ShowingArgs>(&body).map(|args| lookout.showing(window.label(), &args)))
+}
+
+#[tauri::command]
+pub(crate) async fn open_window(window: WebviewWindow, body: String) -> Answer {
+    told(
+        taken::<OpenWindowArgs>(&body)
+            .map(|args| windows::open_another(window.app_handle(), args.show)),
+    )
+}
+
+#[tauri::command]
+pub(crate) async fn desktop_choices(choices: State<'_, Arc<Choices>>) -> Answer {
+    told(Ok(choices.now()))
+}
+
+#[tauri::command]
+pub(crate) async fn choose_desktop(
+    choices: State<'_, Arc<Choices>>,
+    window: WebviewWindow,
+    body: String,
+) -> Answer {
+    let chosen = taken::<DesktopChoices>(&body).and_then(|chosen| {
+        choices.choose(chosen).map_err(|error| {
+            ErrorReport::new(
+                ErrorCode::StorageFailed,
+                format!("the choice was not kept: {error}"),
+            )
+        })
+    });
+    windows::show_goings(window.app_handle());
+    told(chosen)
 }
 
 /// One command: its arguments read, the engine asked, its answer written.

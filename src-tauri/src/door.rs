@@ -136,6 +136,18 @@ impl Door {
         }
     }
 
+    /// The engine whenever there is one, also after a refusal; nothing once the process is leaving. Cancel safe.
+    pub(crate) async fn until_open(&self) -> Option<Engine> {
+        let mut state = self.state.subscribe();
+        let settled = state
+            .wait_for(|state| matches!(state, State::Open(_) | State::Closed))
+            .await;
+        match settled.as_deref() {
+            Ok(State::Open(engine)) => Some(engine.clone()),
+            Ok(State::Closed | State::Opening | State::Refused(_)) | Err(_) => None,
+        }
+    }
+
     /// How many turns run.
     pub(crate) fn running_turns(&self) -> usize {
         match &*self.state.borrow() {

@@ -1,15 +1,23 @@
-//! The window, and how the process with a window begins and leaves.
+//! The windows, and how the process with windows begins and leaves.
 //!
 //! Invariant: leaving is ordered: the engine ends what runs, within its limit, then the process goes; whoever asks
-//! (the last window, the menu, a signal) comes through the same exit. A turn does not belong to a window: closing the last
-//! one while a turn runs leaves the engine at work until it ends, and another start opens the window again; Quit and
-//! signals end the turn. The web view never leaves the app.
+//! (the last window, the menu, the tray, a signal) comes through the same exit. A turn does not belong to a window:
+//! closing the last one while a turn runs leaves the engine at work until it ends, and the tray or another start opens
+//! a window again. Who quits is asked while something runs; a signal or a logout is not. The web view never leaves the
+//! app.
 //! Not here: what a page asks for (`commands`), and how the engine is reached (`door`).
 
+pub(crate) mod choices;
+mod dialog;
+mod goings;
 mod keeper;
+pub(crate) mod lookout;
 mod menu;
+mod news;
+mod notifier;
 mod placement;
 mod revival;
+mod tray;
 
 use std::{
     io::{self, Write},
@@ -18,12 +26,13 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
-use protocol::InterruptedWhy;
+use protocol::{InterruptedWhy, OnClose, Show};
 use tauri::{
-    App, AppHandle, Manager, RunEvent, Url, WebviewUrl, WebviewWindow, WebviewWindowBuilder,
-    WindowEvent, async_runtime, webview::NewWindowResponse,
+    App, AppHandle, CloseRequestApi, Manager, RunEvent, Url, WebviewUrl, WebviewWindow,
+    WebviewWindowBuilder, Window, WindowEvent, async_runtime, webview::NewWindowResponse,
 };
 
 use crate::{
@@ -34,12 +43,21 @@ use crate::{
 };
 
 use self::{
-    keeper::Keeper,
+    choices::{Choices, Closing},
+    dialog::{Question, Reply},
+    keeper::Keepers,
+    lookout::Lookout,
+    news::News,
+    notifier::Notifier,
     placement::{HEIGHT_MIN, WIDTH_MIN},
+    tray::Tray,
 };
 
-/// The one window there is so far.
+/// The first window; others are `w2`, `w3` …
 const MAIN: &str = "main";
+
+/// After the last turn of a Holdfast without a window: so long a notification that still stands can be clicked on.
+const LINGER: Duration = Duration::from_secs(120);
 
 /// What a start says that found another one.
 pub(crate) const HANDED_OVER_LINE: &str =
@@ -87,42 +105,54 @@ pub(crate) fn run(data_dir: PathBuf, wish: Wish) -> Result<i32, NoWindow> {
             commands::pick_folder,
             commands::health,
             commands::about,
+            commands::wish,
+            commands::showing,
+            commands::open_window,
+            commands::desktop_choices,
+            commands::choose_desktop,
         ])
         .manage(Leaving::default())
+        .manage(Tray::default())
+        .manage(News::default())
+        .manage(Arc::new(Lookout::new()))
         .menu(menu::bar)
-        .on_menu_event(|app, event| menu::chosen(app, event.id().as_ref()))
-        .on_window_event(|window, event| match event {
-            WindowEvent::Moved(_) | WindowEvent::Resized(_) => {
-                window.state::<Arc<Keeper>>().changed();
-            }
-            WindowEvent::CloseRequested { .. } => keep_placement(window.app_handle()),
-            WindowEvent::Destroyed => window.state::<Arc<Door>>().window_gone(window.label()),
-            // Tauri's own enum is open-ended.
-            _ => {}
-        })
+        .on_menu_event(|app, event| chosen(app, event.id().as_ref()))
+        .on_window_event(on_window_event)
         .setup(move |app| Ok(set_up(app, data_dir, wish)?))
         .build(tauri::generate_context!())?;
-    Ok(app.run_return(|app, event| {
-        if let RunEvent::ExitRequested { api, code, .. } = event
-            && !app.state::<Leaving>().done.load(Ordering::SeqCst)
+    Ok(app.run_return(|app, event| match event {
+        RunEvent::ExitRequested { api, code, .. }
+            if !app.state::<Leaving>().done.load(Ordering::SeqCst) =>
         {
             api.prevent_exit();
             match code {
-                // The last window was closed, and nobody said that what runs is to end.
-                None if app.state::<Arc<Door>>().running_turns() > 0 => stay(app),
-                None => leave(app, 0),
+                None => last_window_closed(app),
                 Some(code) => leave(app, code),
             }
         }
+        // A system that ends its session on macOS and Windows asks nobody: what runs is ended here and now.
+        RunEvent::Exit if !app.state::<Leaving>().done.load(Ordering::SeqCst) => {
+            let door = Arc::clone(&app.state::<Arc<Door>>());
+            async_runtime::block_on(door.close(InterruptedWhy::OsShutdown));
+        }
+        // The icon in the dock was clicked.
+        #[cfg(target_os = "macos")]
+        RunEvent::Reopen { .. } => bring_to_front(app),
+        // Tauri's own enum is open-ended.
+        _ => {}
     }))
 }
 
 fn set_up(app: &mut App, data_dir: PathBuf, wish: Wish) -> tauri::Result<()> {
     let handle = app.handle().clone();
-    let keeper = Arc::new(Keeper::of(&data_dir));
+    app.manage(Keepers::of(&data_dir));
+    app.manage(Arc::new(Choices::of(&data_dir)));
     let door = Arc::new(Door::new(data_dir, move || bring_to_front(&handle)));
-    app.manage(keeper);
     app.manage(Arc::clone(&door));
+    let handle = app.handle().clone();
+    app.manage(Notifier::new(move |session| {
+        open_show(&handle, Show::Session { session });
+    }));
 
     // The engine opens while the window does; a page that is faster waits at the door.
     let handle = app.handle().clone();
@@ -136,20 +166,67 @@ fn set_up(app: &mut App, data_dir: PathBuf, wish: Wish) -> tauri::Result<()> {
             Opened::Here | Opened::Refused => {}
         }
     });
+    async_runtime::spawn(news::follow(app.handle().clone()));
     listen_to_signals(app.handle().clone());
-    open_window(app.handle())
+    open_window(app.handle(), None)
 }
 
-fn open_window(app: &AppHandle) -> tauri::Result<()> {
-    let keeper = Arc::clone(&app.state::<Arc<Keeper>>());
-    let window = window(app, &keeper)?;
-    async_runtime::spawn(async move { keeper.keep(&window).await });
-    Ok(())
+fn on_window_event(window: &Window, event: &WindowEvent) {
+    let app = window.app_handle();
+    let label = window.label();
+    match event {
+        WindowEvent::Moved(_) | WindowEvent::Resized(_) => {
+            if let Some(keeper) = app.state::<Keepers>().keeper(label) {
+                keeper.changed();
+            }
+        }
+        WindowEvent::Focused(has_focus) => app.state::<Arc<Lookout>>().focused(label, *has_focus),
+        WindowEvent::CloseRequested { api, .. } => close_requested(app, label, api),
+        WindowEvent::Destroyed => {
+            app.state::<Arc<Door>>().window_gone(label);
+            app.state::<Arc<Lookout>>().gone(label);
+            app.state::<Keepers>().end(label);
+            show_goings(app);
+        }
+        // Tauri's own enum is open-ended.
+        _ => {}
+    }
 }
 
-fn window(app: &AppHandle, keeper: &Keeper) -> tauri::Result<WebviewWindow> {
+// Opening windows, and raising them.
+
+/// Opens another window, under the first name that is free. Call it on the main thread.
+fn open_window(app: &AppHandle, show: Option<Show>) -> tauri::Result<()> {
+    let label = free_label(|label| app.get_webview_window(label).is_some());
+    let lookout = app.state::<Arc<Lookout>>();
+    let keepers = app.state::<Keepers>();
+    let keeper = keepers.begin(&label, lookout.last_focused().as_deref());
+    lookout.opened(&label, show);
+    match window(app, &label, &keeper) {
+        Ok(window) => {
+            async_runtime::spawn(async move { keeper.keep(&window).await });
+            show_goings(app);
+            Ok(())
+        }
+        Err(error) => {
+            lookout.gone(&label);
+            keepers.end(&label);
+            Err(error)
+        }
+    }
+}
+
+/// The first name that no window has.
+fn free_label(is_taken: impl Fn(&str) -> bool) -> String {
+    let names = std::iter::once(MAIN.to_owned()).chain((2_u64..).map(|n| format!("w{n}")));
+    let mut free = names.skip_while(|name| is_taken(name));
+    // There are more numbers than windows.
+    free.next().unwrap_or_default()
+}
+
+fn window(app: &AppHandle, label: &str, keeper: &keeper::Keeper) -> tauri::Result<WebviewWindow> {
     let dev_url = app.config().build.dev_url.clone();
-    let window = WebviewWindowBuilder::new(app, MAIN, WebviewUrl::default())
+    let window = WebviewWindowBuilder::new(app, label, WebviewUrl::default())
         .title("Holdfast")
         .min_inner_size(WIDTH_MIN, HEIGHT_MIN)
         .visible(false)
@@ -185,11 +262,63 @@ fn stays(url: &Url, dev_url: Option<&Url>) -> bool {
     }
 }
 
+/// Does something on the main thread, where windows are made.
+fn on_main_thread(app: &AppHandle, act: impl FnOnce(&AppHandle) + Send + 'static) {
+    let handle = app.clone();
+    if let Err(error) = app.run_on_main_thread(move || act(&handle)) {
+        tracing::debug!(%error, "nothing is done any more: the process is leaving");
+    }
+}
+
+/// Opens another window from a page.
+pub(crate) fn open_another(app: &AppHandle, show: Show) {
+    open_again(app, Some(show));
+}
+
 /// A window on another desktop or behind others is of no use to someone who just started Holdfast.
 fn bring_to_front(app: &AppHandle) {
-    let Some(window) = app.get_webview_window(MAIN) else {
-        return open_again(app);
+    match app
+        .webview_windows()
+        .into_values()
+        .min_by_key(place_in_line)
+    {
+        Some(first) => raise(&first),
+        None => open_again(app, None),
+    }
+}
+
+/// Windows in the order of their names' numbers; the first one has none.
+fn place_in_line(window: &WebviewWindow) -> u64 {
+    let number = window.label().strip_prefix('w');
+    number.and_then(|number| number.parse().ok()).unwrap_or(1)
+}
+
+/// Shows something in a window: in the one that has it open, else in the one that was used last, else in a new one.
+fn open_show(app: &AppHandle, show: Show) {
+    let lookout = Arc::clone(&app.state::<Arc<Lookout>>());
+    let has_it = match show {
+        Show::Session { session } => lookout.window_of(session),
+        Show::NewChat => None,
     };
+    let window = has_it
+        .and_then(|label| app.get_webview_window(&label))
+        .or_else(|| focused_window(app));
+    match window {
+        Some(window) => {
+            lookout.wish(window.label(), show);
+            raise(&window);
+        }
+        None => open_again(app, Some(show)),
+    }
+}
+
+/// The window that was used last.
+fn focused_window(app: &AppHandle) -> Option<WebviewWindow> {
+    let label = app.state::<Arc<Lookout>>().last_focused()?;
+    app.get_webview_window(&label)
+}
+
+fn raise(window: &WebviewWindow) {
     let raised = window
         .unminimize()
         .and_then(|()| window.show())
@@ -199,25 +328,124 @@ fn bring_to_front(app: &AppHandle) {
     }
 }
 
-/// Opens the window of an app that had stayed without one, or notes why not: the next start tries again.
-fn open_again(app: &AppHandle) {
+/// Opens a window of an app that may have stayed without one, or notes why not: the next start tries again.
+fn open_again(app: &AppHandle, show: Option<Show>) {
     if app.state::<Leaving>().begun.load(Ordering::SeqCst) {
         return; // It is closing.
     }
-    let handle = app.clone();
-    let asked = app.run_on_main_thread(move || {
-        if let Err(error) = open_window(&handle) {
-            tracing::warn!(%error, "the window could not be opened again");
+    on_main_thread(app, move |app| {
+        if let Err(error) = open_window(app, show) {
+            tracing::warn!(%error, "a window could not be opened");
         }
     });
-    if let Err(error) = asked {
-        tracing::warn!(%error, "the window could not be opened again");
+}
+
+// The tray and the menu.
+
+fn chosen(app: &AppHandle, id: &str) {
+    match tray::chosen(id) {
+        Some(tray::Chosen::Open(show)) => open_show(app, show),
+        Some(tray::Chosen::Front) => bring_to_front(app),
+        Some(tray::Chosen::Quit) => quit(app),
+        None => menu::chosen(app, id),
+    }
+}
+
+/// Brings the tray up to date: it is there while there is no window, or at all times if the user wants that.
+pub(crate) fn show_goings(app: &AppHandle) {
+    on_main_thread(app, |app| {
+        let leaves = app.state::<Leaving>().begun.load(Ordering::SeqCst);
+        let stays = app.state::<Arc<Choices>>().now().stay_when_idle;
+        let wanted = !leaves && (stays || app.webview_windows().is_empty());
+        let goings = app.state::<News>().now();
+        app.state::<Tray>().show(app, &goings, wanted);
+    });
+}
+
+// Closing and leaving.
+
+/// The user wants to quit: at once if nothing runs, else when they have read what that interrupts.
+fn quit(app: &AppHandle) {
+    if app.state::<Arc<Door>>().running_turns() == 0 {
+        app.exit(0);
+        return;
+    }
+    on_main_thread(app, |app| {
+        let words = goings::before_quitting(&app.state::<News>().now());
+        let leaver = app.clone();
+        let above = focused_window(app);
+        dialog::ask(
+            app,
+            above.as_ref(),
+            &Question::Quitting(words),
+            move |reply| match reply {
+                Reply::Interrupt => leaver.exit(0),
+                Reply::GoOn | Reply::Nothing => {}
+            },
+        );
+    });
+}
+
+/// A window is about to close; the last one only after a question, if one is due.
+fn close_requested(app: &AppHandle, label: &str, api: &CloseRequestApi) {
+    keep_placement(app);
+    if app.webview_windows().len() > 1 {
+        return;
+    }
+    let running = app.state::<Arc<Door>>().running_turns();
+    let is_first = match app.state::<Arc<Choices>>().on_closing(running) {
+        // What that means is decided when the window is gone.
+        Closing::Leave | Closing::Stay | Closing::StayIdle => return,
+        Closing::Explain => true,
+        Closing::Ask => false,
+    };
+    api.prevent_close();
+    let goings = app.state::<News>().now();
+    let words = goings::before_closing(&goings, tray::way_back(), is_first);
+    let window = app.get_webview_window(label);
+    let closing = window.clone();
+    let here = app.clone();
+    dialog::ask(
+        app,
+        window.as_ref(),
+        &Question::Closing(words),
+        move |reply| {
+            let choices = here.state::<Arc<Choices>>();
+            match reply {
+                Reply::GoOn => {
+                    if is_first {
+                        choices.note_explained(OnClose::KeepWorking);
+                    }
+                    if let Some(Err(error)) = closing.map(|window| window.destroy()) {
+                        tracing::warn!(%error, "the window does not close");
+                    }
+                }
+                Reply::Interrupt => {
+                    if is_first {
+                        // Once interrupted on purpose is no wish to be interrupted unasked.
+                        choices.note_explained(OnClose::Ask);
+                    }
+                    here.exit(0);
+                }
+                Reply::Nothing => {}
+            }
+        },
+    );
+}
+
+/// The last window is gone, and nobody said that what runs is to end.
+fn last_window_closed(app: &AppHandle) {
+    let running = app.state::<Arc<Door>>().running_turns();
+    match app.state::<Arc<Choices>>().on_closing(running) {
+        Closing::Leave => leave(app, 0),
+        // Whoever was asked has answered: the window would not be gone otherwise.
+        Closing::Stay | Closing::Explain | Closing::Ask => stay(app, running),
+        Closing::StayIdle => tracing::info!(running, "the window is closed; the tray stays"),
     }
 }
 
 /// Stays without a window until no turn runs, and leaves then, unless there is a window again.
-fn stay(app: &AppHandle) {
-    let turns = app.state::<Arc<Door>>().running_turns();
+fn stay(app: &AppHandle, turns: usize) {
     tracing::info!(
         turns,
         "the window is closed; the engine stays until its turns have ended"
@@ -225,9 +453,19 @@ fn stay(app: &AppHandle) {
     let app = app.clone();
     async_runtime::spawn(async move {
         let door = Arc::clone(&app.state::<Arc<Door>>());
-        door.until_no_turn_runs().await;
-        if app.get_webview_window(MAIN).is_none() {
-            leave(&app, 0);
+        loop {
+            door.until_no_turn_runs().await;
+            app.state::<News>().until_quiet().await;
+            // Who is told of the end may want to read it.
+            let notifier = Arc::clone(&app.state::<Arc<Notifier>>());
+            let _ = tokio::time::timeout(LINGER, notifier.until_none_stands()).await;
+            let stays = app.state::<Arc<Choices>>().now().stay_when_idle;
+            if stays || !app.webview_windows().is_empty() {
+                return;
+            }
+            if door.running_turns() == 0 {
+                return leave(&app, 0);
+            }
         }
     });
 }
@@ -274,14 +512,27 @@ fn leave(app: &AppHandle, code: i32) {
 }
 
 fn keep_placement(app: &AppHandle) {
-    if let Some(window) = app.get_webview_window(MAIN) {
-        app.state::<Arc<Keeper>>().note(&window);
+    let keepers = app.state::<Keepers>();
+    for (label, window) in app.webview_windows() {
+        if let Some(keeper) = keepers.keeper(&label) {
+            keeper.note(&window);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_window_has_the_first_name_that_is_free() {
+        let label = |taken: &[&str]| free_label(|label| taken.contains(&label));
+        assert_eq!(label(&[]), "main");
+        assert_eq!(label(&["main"]), "w2");
+        assert_eq!(label(&["main", "w3"]), "w2");
+        assert_eq!(label(&["main", "w2", "w3"]), "w4");
+        assert_eq!(label(&["w2"]), "main");
+    }
 
     #[test]
     fn the_web_view_never_leaves_the_app() {

@@ -56,11 +56,15 @@ pub(crate) fn App() -> impl IntoView {
     });
     // Where one was, as soon as it is known what there is.
     Effect::new(move |done: Option<bool>| {
-        let known = desk.library.loaded.get();
-        if known && done != Some(true) {
-            desk.reopen();
+        let loaded = desk.library.loaded.get();
+        let first = desk.wishes.first().filter(|_| loaded);
+        match first {
+            Some(first) if done != Some(true) => {
+                desk.reopen(first);
+                true
+            }
+            Some(_) | None => done == Some(true),
         }
-        known
     });
     let shortcuts = window_event_listener(ev::keydown, move |event| {
         if stage.get_untracked() == Stage::Open {
@@ -225,6 +229,7 @@ fn on_key(desk: Desk, event: &ev::KeyboardEvent) {
     let plain = !(event.ctrl_key() || event.meta_key() || event.alt_key());
     match event.key().as_str() {
         "n" | "N" if command && !event.shift_key() => desk.open_new(),
+        "n" | "N" if command => desk.open_window(None),
         "b" | "B" if command && !event.shift_key() => desk.toggle_sidebar(),
         "h" | "H" if command && event.shift_key() => desk.open_settings(SettingsPart::Health),
         "," if command => desk.open_settings(SettingsPart::Servers),

@@ -7,6 +7,7 @@ pub(crate) mod toast;
 pub(crate) mod welcome;
 
 pub(crate) mod approval;
+mod background;
 mod compacted;
 mod composer;
 mod failure;

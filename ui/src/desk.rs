@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use leptos::prelude::*;
 use protocol::{
-    ErrorCode, ErrorReport, Model, ModelRef, Op, OpId, OpenLinkArgs, Provider, ProviderId, Receipt,
-    SessionId, SubmitArgs,
+    ErrorCode, ErrorReport, Model, ModelRef, Op, OpId, OpenLinkArgs, OpenWindowArgs, Provider,
+    ProviderId, Receipt, SessionId, Show, SubmitArgs,
 };
 
 use transcript::words;
@@ -21,6 +21,7 @@ use crate::{
     library::{Library, set_if_new},
     pane::Pane,
     toasts::Toasts,
+    wishes::Wishes,
 };
 
 /// How many transcripts stay painted after one has left them: switching back to them costs nothing.
@@ -91,6 +92,7 @@ pub(crate) struct Desk {
     pub(crate) catalog: Catalog,
     pub(crate) drafts: Drafts,
     pub(crate) toasts: Toasts,
+    pub(crate) wishes: Wishes,
     pub(crate) screen: RwSignal<Screen>,
     pub(crate) overlay: RwSignal<Option<Overlay>>,
     pub(crate) folded: RwSignal<bool>,
@@ -134,6 +136,7 @@ impl Desk {
             catalog: Catalog::new(),
             drafts: Drafts::new(),
             toasts: Toasts::new(),
+            wishes: Wishes::new(),
             screen: RwSignal::new(Screen::Chat),
             overlay: RwSignal::new(None),
             folded: RwSignal::new(ipc::preference("sidebar").as_deref() == Some("folded")),
@@ -165,6 +168,7 @@ impl Desk {
                 save.run(());
             }
         });
+        self.wishes.follow(self);
         follow::library(self)
     }
 
@@ -228,9 +232,33 @@ impl Desk {
         self.take_attention();
     }
 
-    /// The session that was open when the page was last left.
-    pub(crate) fn reopen(self) {
-        let session = ipc::preference("session").and_then(|id| id.parse().ok());
+    /// Shows what the shell wished.
+    pub(crate) fn show(self, show: Show) {
+        match show {
+            Show::NewChat => self.open_new(),
+            Show::Session { session } => self.open(session),
+        }
+    }
+
+    /// Opens the chat that is open here in a window of its own as well, or the one named.
+    pub(crate) fn open_window(self, session: Option<SessionId>) {
+        let session = session.or_else(|| self.session.get_untracked());
+        let show = session.map_or(Show::NewChat, |session| Show::Session { session });
+        self.close_overlay();
+        ipc::spawn(async move {
+            if let Err(error) = ipc::open_window(&OpenWindowArgs { show }).await {
+                self.tell(&error);
+            }
+        });
+    }
+
+    /// What this window is to begin with: what the shell says, or the session that was open when a page was last left.
+    pub(crate) fn reopen(self, first: Option<Show>) {
+        let session = match first {
+            Some(Show::NewChat) => return,
+            Some(Show::Session { session }) => Some(session),
+            None => ipc::preference("session").and_then(|id| id.parse().ok()),
+        };
         let listed = |session: &SessionId| {
             self.library.shelves.with_untracked(|shelves| {
                 shelves.iter().any(|shelf| shelf.sessions.contains(session))

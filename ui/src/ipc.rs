@@ -8,16 +8,16 @@
 use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
-    panic::PanicHookInfo,
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll, Waker},
 };
 
 use protocol::{
-    About, AttachArgs, Attached, Batch, DetachArgs, DraftArgs, ErrorReport, HealthReport,
-    HelloArgs, LoadOlderArgs, ModelsArgs, OpenLinkArgs, PollArgs, ProbeArgs, ProbeReport, Receipt,
-    SubmitArgs, Timestamp, TranscriptPage, Welcome,
+    About, AttachArgs, Attached, Batch, DesktopChoices, DetachArgs, DraftArgs, ErrorReport,
+    HealthReport, HelloArgs, LoadOlderArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs,
+    ProbeArgs, ProbeReport, Receipt, SessionId, ShowingArgs, SubmitArgs, Timestamp, TranscriptPage,
+    Welcome, WindowWish, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
@@ -91,6 +91,22 @@ pub(crate) async fn health() -> Result<HealthReport, CallError> {
 }
 pub(crate) async fn about() -> Result<About, CallError> {
     call("about", &()).await
+}
+/// Parks until the shell wishes this window to show something else, or for a while.
+pub(crate) async fn wish(args: &WishArgs) -> Result<WindowWish, CallError> {
+    call("wish", args).await
+}
+pub(crate) async fn showing(args: &ShowingArgs) -> Result<(), CallError> {
+    call("showing", args).await
+}
+pub(crate) async fn open_window(args: &OpenWindowArgs) -> Result<(), CallError> {
+    call("open_window", args).await
+}
+pub(crate) async fn desktop_choices() -> Result<DesktopChoices, CallError> {
+    call("desktop_choices", &()).await
+}
+pub(crate) async fn choose_desktop(choices: &DesktopChoices) -> Result<(), CallError> {
+    call("choose_desktop", choices).await
 }
 
 async fn call<A: Serialize, R: DeserializeOwned>(command: &str, args: &A) -> Result<R, CallError> {
@@ -317,6 +333,22 @@ pub(crate) fn on_page_event(told: impl Fn(PageEvent) + 'static) {
     listen(&window, "pagehide", leaving);
 }
 
+/// Ready when the page comes into view or goes out of it.
+pub(crate) fn visibility_change() -> Alarm {
+    const EVENT: &str = "visibilitychange";
+    Alarm::set(|ring| {
+        let document = window()?.document()?;
+        document
+            .add_event_listener_with_callback(EVENT, ring)
+            .ok()?;
+        let ring = ring.clone();
+        Some(Box::new(move || {
+            // A listener that cannot be taken back rings an alarm that nobody hears.
+            let _ = document.remove_event_listener_with_callback(EVENT, &ring);
+        }))
+    })
+}
+
 /// Whether the page is out of view.
 pub(crate) fn is_hidden() -> bool {
     window()
@@ -523,20 +555,103 @@ thread_local! {
     static PANICKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on a panic of this page replaces it by words and a way back.
+/// From now on a panic of this page, or an exception that nobody caught, loads it anew; the next one soon after
+/// replaces it by words and a way back.
 pub(crate) fn guard_page() {
     std::panic::set_hook(Box::new(|info| {
-        let first = !PANICKED.with(|panicked| panicked.replace(true));
         web_sys::console::error_1(&info.to_string().into());
-        if first {
-            draw_panic(info);
-        }
+        give_up(&info.to_string());
     }));
+    let uncaught = Closure::<dyn FnMut(JsValue)>::new(|event: JsValue| {
+        let part = |name: &str| js_sys::Reflect::get(&event, &name.into()).ok();
+        // An event without an exception is a remark of the engine, as on a list that resizes while it is drawn.
+        if part("error").is_some_and(|error| error.is_object()) {
+            give_up(
+                &part("message")
+                    .and_then(|m| m.as_string())
+                    .unwrap_or_default(),
+            );
+        }
+    });
+    if let Some(window) = window() {
+        let told = uncaught.as_ref().unchecked_ref();
+        // Without the listener a panic is still noticed.
+        let _ = window.add_event_listener_with_callback("error", told);
+    }
+    uncaught.forget();
+}
+
+/// What the page was last given up at, in its own window, by the wall clock.
+const GIVEN_UP: &str = "given-up";
+
+/// Nothing of this module may be called again after this: what has to happen later is done by functions of the
+/// platform alone.
+fn give_up(why: &str) {
+    if PANICKED.with(|panicked| panicked.replace(true)) {
+        return;
+    }
+    let saved = keep_typed_text();
+    let storage = window().and_then(|w| w.session_storage().ok().flatten());
+    let last = storage
+        .as_ref()
+        .and_then(|storage| storage.get_item(GIVEN_UP).ok().flatten())
+        .and_then(|ms| ms.parse().ok())
+        .map(Timestamp::from_millis);
+    let now = wall();
+    let noted = storage.is_some_and(|storage| {
+        let now = now.millis().to_string();
+        storage.set_item(GIVEN_UP, &now).is_ok()
+    });
+    // A page that cannot remember that it has tried must not try again and again.
+    let again = noted && transcript::reloads_by_itself(last, now) && reload_after(saved).is_some();
+    if !again {
+        draw_panic(why);
+    }
+}
+
+/// Saves what stands in the composer, by one call; its answer comes as a promise.
+fn keep_typed_text() -> Option<js_sys::Promise> {
+    let document = window()?.document()?;
+    let field = document.query_selector("[data-testid=composer]").ok()??;
+    let whose = field.get_attribute("data-session").unwrap_or_default();
+    let args = DraftArgs {
+        // The session not begun yet has no id.
+        session: whose.parse::<SessionId>().ok(),
+        text: field
+            .dyn_into::<web_sys::HtmlTextAreaElement>()
+            .ok()?
+            .value(),
+    };
+    let body = serde_json::to_string(&args).ok()?;
+    let arguments = js_sys::Object::new();
+    js_sys::Reflect::set(&arguments, &"body".into(), &body.into()).ok()?;
+    invoke_raw("save_draft", &arguments).ok()
+}
+
+/// Loads the page anew when the promise is settled, or soon, whichever comes first.
+fn reload_after(saved: Option<js_sys::Promise>) -> Option<()> {
+    const SOON_MS: i32 = 1_500;
+    let window = window()?;
+    let location: JsValue = window.location().into();
+    let reload = js_sys::Reflect::get(&location, &"reload".into()).ok()?;
+    let reload: js_sys::Function = reload.dyn_into().ok()?;
+    let reload = reload.bind0(&location);
+    window
+        .set_timeout_with_callback_and_timeout_and_arguments_0(&reload, SOON_MS)
+        .ok()?;
+    if let Some(saved) = saved {
+        let saved: JsValue = saved.into();
+        let then = js_sys::Reflect::get(&saved, &"then".into()).ok()?;
+        let then: js_sys::Function = then.dyn_into().ok()?;
+        // The timer is there if this is refused.
+        let _ = then.call2(&saved, &reload, &reload);
+    }
+    Some(())
 }
 
 /// Drawn by plain calls: whatever broke must not be needed to say so. The way back is a link and not a button with
 /// a listener, because after a panic nothing of this module may be called again.
-fn draw_panic(info: &PanicHookInfo<'_>) -> Option<()> {
+fn draw_panic(why: &str) -> Option<()> {
     let document = window()?.document()?;
     let body = document.body()?;
     while let Some(child) = body.first_child() {
@@ -564,7 +679,7 @@ fn draw_panic(info: &PanicHookInfo<'_>) -> Option<()> {
     again.set_attribute("data-testid", "reload-view").ok()?;
     let fold = add(&page, "details", "words-details", "")?;
     add(&fold, "summary", "", "Details")?;
-    add(&fold, "pre", "", &info.to_string())?;
+    add(&fold, "pre", "", why)?;
     Some(())
 }
 

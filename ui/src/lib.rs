@@ -17,6 +17,7 @@ mod library;
 mod pane;
 mod prose;
 mod toasts;
+mod wishes;
 
 mod catalog;
 

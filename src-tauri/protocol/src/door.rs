@@ -109,3 +109,84 @@ pub struct About {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preferred: Option<ModelRef>,
 }
+
+/// What a window is to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "show")]
+pub enum Show {
+    /// The session not begun yet.
+    NewChat,
+    /// This one.
+    Session { session: SessionId },
+}
+
+/// `wish` -> [`WindowWish`]; parks until the window's wish is newer than the one seen, or for a while.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WishArgs {
+    /// The revision of the last wish this page knows; 0 for a page that was just loaded, which is answered at once.
+    pub seen: u64,
+}
+
+/// What the window of a page is to show, by the word of the shell: a notification or the tray named it, or the window
+/// showed it before the page was loaded anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowWish {
+    /// Grows with every new wish.
+    pub revision: u64,
+    /// Absent while nobody named anything: the page chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub show: Option<Show>,
+}
+
+/// `showing` -> `()`: what the page shows now, so that nobody is notified of what is being read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ShowingArgs {
+    /// The revision of the last wish this page knows; what it shows is older than a newer one.
+    pub seen: u64,
+    /// What it has open.
+    pub open: Show,
+    /// Whether that is in sight: the settings may lie over it.
+    pub in_sight: bool,
+}
+
+/// `open_window` -> `()`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OpenWindowArgs {
+    /// What the new window is to show.
+    pub show: Show,
+}
+
+/// What closing the last window does while something runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnClose {
+    /// It goes on without a window until it has ended.
+    #[default]
+    KeepWorking,
+    /// The user is asked each time.
+    Ask,
+    /// Holdfast quits, and what runs ends as interrupted.
+    Quit,
+}
+
+/// How Holdfast behaves on the desktop. `desktop_choices` -> this; `choose_desktop` takes it -> `()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DesktopChoices {
+    /// What closing the last window does while something runs.
+    pub on_close: OnClose,
+    /// Whether Holdfast stays in the tray when nothing runs.
+    pub stay_when_idle: bool,
+    /// Whether the end of a turn that nobody looks at is notified.
+    pub notify: bool,
+}
+
+impl Default for DesktopChoices {
+    fn default() -> Self {
+        Self {
+            on_close: OnClose::default(),
+            stay_when_idle: false,
+            notify: true,
+        }
+    }
+}

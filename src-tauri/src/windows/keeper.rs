@@ -1,12 +1,16 @@
-//! Keeps where the window is, so that it is there again.
+//! Keeps where every window is, so that it is there again.
 //!
-//! The file is replaced whole, so a crash leaves the old or the new one; without a readable one the window opens as
-//! on the first day.
+//! A file per window, replaced whole, so a crash leaves the old or the new one; without a readable one the first window
+//! opens as on the first day, and another one a little below and beside the first.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,11 +22,54 @@ use super::placement::{Placement, Screen, ZOOM_MAX, ZOOM_MIN};
 /// Dragging a window tells of every pixel; the place is written when the hand rests.
 const REST: Duration = Duration::from_millis(500);
 
-/// See the module.
+/// The keepers of all windows there are.
+pub(super) struct Keepers {
+    data_dir: PathBuf,
+    kept: Mutex<BTreeMap<String, Arc<Keeper>>>,
+}
+
+impl Keepers {
+    pub(super) fn of(data_dir: &Path) -> Self {
+        Self {
+            data_dir: data_dir.to_owned(),
+            kept: Mutex::default(),
+        }
+    }
+
+    /// The keeper of a window that is being opened; `beside` is the window it is opened from.
+    pub(super) fn begin(&self, label: &str, beside: Option<&str>) -> Arc<Keeper> {
+        let usual = beside
+            .and_then(|label| self.keeper(label))
+            .map(|keeper| keeper.placement().beside());
+        let keeper = Arc::new(Keeper::of(&self.data_dir, label, usual.unwrap_or_default()));
+        self.lock().insert(label.to_owned(), Arc::clone(&keeper));
+        keeper
+    }
+
+    /// The keeper of a window that is open.
+    pub(super) fn keeper(&self, label: &str) -> Option<Arc<Keeper>> {
+        self.lock().get(label).cloned()
+    }
+
+    /// A window is gone.
+    pub(super) fn end(&self, label: &str) {
+        if let Some(keeper) = self.lock().remove(label) {
+            keeper.gone.store(true, Ordering::Relaxed);
+            keeper.moved.notify_one();
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<Keeper>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The keeper of one window.
 pub(super) struct Keeper {
     path: PathBuf,
     placement: Mutex<Placement>,
     moved: Notify,
+    gone: AtomicBool,
 }
 
 /// Which way the page's zoom goes.
@@ -34,18 +81,21 @@ pub(super) enum Zoom {
 }
 
 impl Keeper {
-    /// The keeper of a data folder's window.
-    pub(super) fn of(data_dir: &Path) -> Self {
-        let path = data_dir.join("window.json");
+    fn of(data_dir: &Path, label: &str, usual: Placement) -> Self {
+        let path = data_dir.join(match label {
+            super::MAIN => "window.json".to_owned(),
+            other => format!("window-{other}.json"),
+        });
         let placement = fs::read(&path)
             .ok()
             // A damaged file costs a window's place, which is no reason to bother anybody.
             .and_then(|text| serde_json::from_slice(&text).ok())
-            .unwrap_or_default();
+            .unwrap_or(usual);
         Self {
             path,
             placement: Mutex::new(placement),
             moved: Notify::new(),
+            gone: AtomicBool::new(false),
         }
     }
 
@@ -79,6 +129,9 @@ impl Keeper {
                 .await
                 .is_ok()
             {}
+            if self.gone.load(Ordering::Relaxed) {
+                return;
+            }
             self.note(window);
         }
     }
@@ -177,4 +230,32 @@ fn screens(window: &WebviewWindow) -> tauri::Result<Vec<Screen>> {
     let primary = window.primary_monitor()?;
     let all = window.available_monitors()?;
     Ok(primary.iter().chain(&all).map(screen).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_window_has_a_place_of_its_own_and_a_new_one_opens_beside_the_one_it_came_from() {
+        let dir = tempfile::tempdir().expect("a folder for the test");
+        let keepers = Keepers::of(dir.path());
+        let main = keepers.begin(super::super::MAIN, None);
+        *main.lock() = Placement {
+            x: Some(10),
+            y: Some(20),
+            zoom: 1.5,
+            maximized: true,
+            ..Placement::default()
+        };
+        main.write();
+        let second = keepers.begin("w2", Some(super::super::MAIN)).placement();
+        assert!(second.x > Some(10) && second.y > Some(20), "{second:?}");
+        assert_eq!((second.zoom, second.maximized), (1.5, false));
+        keepers.end(super::super::MAIN);
+        assert!(keepers.keeper(super::super::MAIN).is_none());
+        let again = Keepers::of(dir.path());
+        let main = again.begin(super::super::MAIN, None).placement();
+        assert_eq!((main.x, main.zoom), (Some(10), 1.5));
+    }
 }

@@ -14,8 +14,9 @@ use tauri::{
 use crate::door::Door;
 
 use super::{
-    MAIN,
-    keeper::{Keeper, Zoom},
+    focused_window,
+    keeper::{Keepers, Zoom},
+    quit,
 };
 
 /// What the menu offers beside the platform's own entries.
@@ -78,7 +79,9 @@ impl Entry {
             Self::ActualSize => Some("CmdOrCtrl+0"),
             Self::FullScreen if cfg!(target_os = "macos") => Some("Ctrl+Cmd+F"),
             Self::FullScreen => Some("F11"),
-            Self::ReloadView | Self::DataFolder => None,
+            Self::ReloadView if cfg!(target_os = "macos") => Some("Cmd+R"),
+            Self::ReloadView => Some("F5"),
+            Self::DataFolder => None,
         }
     }
 }
@@ -135,22 +138,25 @@ pub(super) fn bar<R: Runtime>(app: &AppHandle<R>) -> tauri::Result<Menu<R>> {
     bar.items(&[&view, &help]).build()
 }
 
-/// An entry of the bar was chosen; others than ours are the platform's.
+/// An entry of the bar was chosen; others than ours are the platform's. It means the window that was used last.
 pub(super) fn chosen(app: &AppHandle, id: &str) {
     if let Some(entry) = Entry::ALL.into_iter().find(|entry| entry.id() == id) {
-        act(app, entry);
+        act(app, focused_window(app).as_ref(), entry);
     }
 }
 
-fn act(app: &AppHandle, entry: Entry) {
+fn act(app: &AppHandle, window: Option<&WebviewWindow>, entry: Entry) {
     if entry == Entry::Quit {
-        app.exit(0);
+        quit(app);
         return;
     }
-    let Some(window) = app.get_webview_window(MAIN) else {
+    let Some(window) = window else {
         return; // It is closing, and the menu with it.
     };
-    let zoom = |zoom| app.state::<Arc<Keeper>>().zoom(&window, zoom);
+    let zoom = |zoom| match app.state::<Keepers>().keeper(window.label()) {
+        Some(keeper) => keeper.zoom(window, zoom),
+        None => Ok(()),
+    };
     let done = match entry {
         Entry::CloseWindow => window.close(),
         Entry::Quit => Ok(()),
@@ -195,7 +201,7 @@ pub(super) fn prepare(window: &WebviewWindow) -> tauri::Result<()> {
     let here = window.clone();
     window.gtk_window()?.connect_key_press_event(move |_, key| {
         match (meant(&key.keyval(), key.state()), &bar) {
-            (Some(Pressed::Entry(entry)), _) => act(here.app_handle(), entry),
+            (Some(Pressed::Entry(entry)), _) => act(here.app_handle(), Some(&here), entry),
             (Some(Pressed::Bar), Some(bar)) => bar.set_visible(!bar.is_visible()),
             (Some(Pressed::Bar), None) | (None, _) => return Propagation::Proceed,
         }
@@ -229,6 +235,7 @@ fn meant(pressed: &gtk::gdk::keys::Key, state: gtk::gdk::ModifierType) -> Option
     let entry = match *pressed {
         key::F10 if !ctrl && !shift => return Some(Pressed::Bar),
         key::F11 if !ctrl && !shift => Entry::FullScreen,
+        key::F5 if !ctrl && !shift => Entry::ReloadView,
         // With Caps Lock it is the capital letter.
         key::q | key::Q if ctrl && !shift => Entry::Quit,
         key::w | key::W if ctrl && !shift => Entry::CloseWindow,
@@ -260,6 +267,10 @@ mod tests {
         assert_eq!(meant(&key::Q, ctrl | ModifierType::SHIFT_MASK), None);
         assert_eq!(meant(&key::q, ModifierType::empty()), None);
         assert_eq!(meant(&key::F10, locks), Some(Pressed::Bar));
+        assert_eq!(
+            meant(&key::F5, locks),
+            Some(Pressed::Entry(Entry::ReloadView))
+        );
         assert_eq!(
             meant(&key::plus, ctrl | ModifierType::SHIFT_MASK),
             Some(Pressed::Entry(Entry::ZoomIn))

@@ -105,6 +105,19 @@ impl Placement {
         }
     }
 
+    /// Where a window goes that is opened from one that is here.
+    pub(super) fn beside(self) -> Self {
+        /// So that the titles of both can be read.
+        const STEP: i32 = 32;
+        let moved = |at: Option<i32>| at.map(|at| at.saturating_add(STEP));
+        Self {
+            x: moved(self.x),
+            y: moved(self.y),
+            maximized: false,
+            ..self
+        }
+    }
+
     /// The zoom, within reason.
     pub(super) fn sane_zoom(&self) -> f64 {
         if self.zoom.is_finite() {

@@ -26,7 +26,7 @@ const PAGE: &str = r#"<!doctype html><meta charset="utf-8"><meta name="color-sch
 <title>Holdfast</title><body style="font:16px/1.6 system-ui;max-width:34rem;margin:20vh auto;padding:0 1rem">
 <h1 style="font-size:1.3rem">This view ended unexpectedly, twice</h1>
 <p>Only what you see here is affected. An answer that is being written goes on and is kept; nothing is lost.</p>
-<p><a href="tauri://localhost/">Reload view</a></p>"#;
+<p><a href="tauri://localhost/" data-testid="reload-view">Reload view</a></p>"#;
 
 fn answer(last_death: Option<Duration>, now: Duration) -> Answer {
     match last_death {

@@ -61,6 +61,7 @@ pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
         if arguments.building == Building::Wanted {
             steps.step("the app", || run::build_app(Profile::Debug))?;
         }
+        steps.step("the app's own tests", app_tests)?;
         if DRIVES_WINDOWS {
             steps.step("tests at the terminal", || terminal_tests(project))?;
             steps.step("tests in the real window", || window_tests(project))?;
@@ -111,6 +112,14 @@ fn clippy(names: &[&str], more: &[&str]) -> Result<()> {
         .args(more);
     command.args(["--", "-D", "warnings"]);
     tool::run(&mut command, "mend what clippy names above")
+}
+
+/// What the shell decides by itself; alone, so that the engine in it is the product's.
+fn app_tests() -> Result<()> {
+    tool::run(
+        tool::cargo().args(["test", "--package=holdfast", "--features=custom-protocol"]),
+        "mend the failing test named above; one alone: `cargo test -p holdfast NAME`",
+    )
 }
 
 fn terminal_tests(project: &Project) -> Result<()> {

@@ -278,6 +278,7 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                     node_ref=field
                     class="composer-text"
                     data-testid="composer"
+                    data-session=whose.map(|session| session.to_string())
                     rows="1"
                     aria-label=name
                     aria-describedby="composer-hint"

@@ -5,6 +5,7 @@ use protocol::{About, Dialect, Op, ProbeArgs, ProbeReport, Provider, Think, Time
 
 use crate::{
     components::{
+        background::Background,
         failure::FailureWords,
         fallbacks::Fallbacks,
         health::Health,
@@ -93,6 +94,11 @@ pub(crate) fn Settings(part: SettingsPart) -> impl IntoView {
                         "How long to wait before a turn counts as failed. A server can have limits of its own: edit it above."
                     </p>
                     <GeneralLimits focused=general />
+                </section>
+
+                <section class="settings-part" aria-labelledby="background-heading">
+                    <h2 class="settings-heading" id="background-heading">"In the background"</h2>
+                    <Background />
                 </section>
 
                 <section
@@ -734,6 +740,7 @@ fn Shortcuts() -> impl IntoView {
         ("New line", "Shift+Enter".to_owned()),
         ("Stop the answer", "Esc".to_owned()),
         ("New chat", chord("N")),
+        ("Open this chat in a new window", chord("Shift+N")),
         (
             "One of the first nine chats",
             format!("{} to {}", chord("1"), chord("9")),
@@ -744,6 +751,14 @@ fn Shortcuts() -> impl IntoView {
         ("Show or hide the sidebar", chord("B")),
         ("Settings", chord(",")),
         ("Health", chord("Shift+H")),
+        (
+            "Load the view anew",
+            if ipc::is_mac() {
+                chord("R")
+            } else {
+                "F5".to_owned()
+            },
+        ),
         ("This list", format!("F1 or {}", chord("/"))),
     ];
     view! {

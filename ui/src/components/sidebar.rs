@@ -190,11 +190,11 @@ fn SessionMenu(session: SessionId) -> impl IntoView {
     let on_keydown = move |event: ev::KeyboardEvent| match event.key().as_str() {
         "ArrowDown" => {
             event.prevent_default();
-            let _ = ipc::focus(".session-menu button:last-child");
+            let _ = ipc::focus(".session-menu button:focus + button");
         }
         "ArrowUp" => {
             event.prevent_default();
-            let _ = ipc::focus(".session-menu button:first-child");
+            let _ = ipc::focus(".session-menu button:has(+ button:focus)");
         }
         _ => {}
     };
@@ -214,6 +214,16 @@ fn SessionMenu(session: SessionId) -> impl IntoView {
                 <Glyph icon=Icon::Pencil />
                 "Rename"
                 <kbd>"F2"</kbd>
+            </button>
+            <button
+                type="button"
+                class="menu-item"
+                role="menuitem"
+                data-testid="open-window"
+                on:click=move |_| desk.open_window(Some(session))
+            >
+                <Glyph icon=Icon::Window />
+                "Open in a new window"
             </button>
             <button
                 type="button"

@@ -13,7 +13,9 @@ pub mod link;
 pub mod mutant;
 
 pub mod markdown;
+pub mod revival;
 pub mod words;
 
 pub use fold::*;
 pub use link::*;
+pub use revival::*;

@@ -1,0 +1,458 @@
+//! What goes on: the turns that run or wait for a word, and the words for that in the tray, in a question and in a
+//! notification.
+//!
+//! Invariant: all of it is read off the library and off the turn that ended; nothing is remembered here.
+
+use protocol::{
+    ItemBody, LibraryPage, OutcomeKind, Part, SessionId, SessionState, TurnOutcome, TurnView,
+};
+
+/// Longer titles are cut: menus and dialogs are narrow.
+const TITLE_CHARS_MAX: usize = 48;
+/// So much of an answer is its first words.
+const BODY_CHARS_MAX: usize = 160;
+/// So many sessions are named; the others are counted.
+pub(super) const NAMED_MAX: usize = 8;
+
+/// A session whose turn has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Going {
+    pub(super) session: SessionId,
+    /// As it may be shown: never empty, one line, not long.
+    pub(super) title: String,
+    /// Whether it waits for the user's word.
+    pub(super) asks: bool,
+}
+
+/// All of them; who asks comes first, then who was active last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Goings(pub(super) Vec<Going>);
+
+impl Goings {
+    /// As the library has it.
+    pub(super) fn of(library: &LibraryPage) -> Self {
+        let mut running: Vec<_> = library
+            .sessions
+            .iter()
+            .filter_map(|summary| {
+                let asks = match summary.state {
+                    SessionState::Running { .. } => false,
+                    SessionState::Asking { .. } => true,
+                    SessionState::Empty | SessionState::Ended { .. } => return None,
+                };
+                Some((summary, asks))
+            })
+            .collect();
+        running.sort_by_key(|(summary, asks)| (!asks, std::cmp::Reverse(summary.active_at)));
+        let going = |(summary, asks): (&protocol::SessionSummary, bool)| Going {
+            session: summary.session,
+            title: shown_title(&summary.title),
+            asks,
+        };
+        Self(running.into_iter().map(going).collect())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What goes on, in one line.
+    pub(super) fn line(&self) -> String {
+        let asking = self.0.iter().filter(|going| going.asks).count();
+        match (self.0.len() - asking, asking) {
+            (0, 0) => "Nothing is running".to_owned(),
+            (writing, 0) => being_written(writing),
+            (0, asking) => waiting(asking),
+            (writing, asking) => format!("{}, {}", being_written(writing), waiting(asking)),
+        }
+    }
+
+    /// The number beside the icon; nothing when nothing runs.
+    pub(super) fn count(&self) -> String {
+        match self.0.len() {
+            0 => String::new(),
+            count => count.to_string(),
+        }
+    }
+
+    /// The titles, a line each; of very many the first ones.
+    pub(super) fn list(&self) -> String {
+        if self.is_empty() {
+            return "• an answer that has just begun".to_owned();
+        }
+        let mut lines: Vec<String> = self
+            .0
+            .iter()
+            .take(NAMED_MAX)
+            .map(|going| format!("• {}", going.words()))
+            .collect();
+        let more = self.0.len().saturating_sub(NAMED_MAX);
+        if more > 0 {
+            lines.push(format!("• and {more} more"));
+        }
+        lines.join("\n")
+    }
+}
+
+impl Going {
+    /// Its line in a list.
+    pub(super) fn words(&self) -> String {
+        if self.asks {
+            format!("{} – waits for you", self.title)
+        } else {
+            self.title.clone()
+        }
+    }
+}
+
+fn being_written(count: usize) -> String {
+    match count {
+        1 => "1 answer is being written".to_owned(),
+        count => format!("{count} answers are being written"),
+    }
+}
+
+fn waiting(count: usize) -> String {
+    match count {
+        1 => "1 question waits for you".to_owned(),
+        count => format!("{count} questions wait for you"),
+    }
+}
+
+/// A question before something ends that somebody may still want.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Words {
+    pub(super) title: String,
+    pub(super) text: String,
+}
+
+/// Before quitting.
+pub(super) fn before_quitting(goings: &Goings) -> Words {
+    Words {
+        title: "Quit Holdfast?".to_owned(),
+        text: format!(
+            "This interrupts what has not ended yet:\n\n{}\n\nWhat was written so far is kept.",
+            goings.list()
+        ),
+    }
+}
+
+/// How one comes back to a Holdfast without a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WayBack {
+    /// By its icon.
+    Tray,
+    /// Only by another start.
+    Start,
+}
+
+/// Before the last window closes, the first time and whenever the user wants to be asked.
+pub(super) fn before_closing(goings: &Goings, way_back: WayBack, first: bool) -> Words {
+    let back = match way_back {
+        WayBack::Tray => {
+            "Meanwhile it is in the tray: its menu, or another start of Holdfast, brings the window back."
+        }
+        WayBack::Start => {
+            "This desktop has no tray; starting Holdfast again brings the window back."
+        }
+    };
+    let once = if first {
+        "\n\nYou are asked this once; in the settings, under “In the background”, it can be changed."
+    } else {
+        ""
+    };
+    Words {
+        title: format!("{}. Go on without a window?", goings.line()),
+        text: format!(
+            "{}\n\nHoldfast can go on until this has ended, and then leave by itself. {back}{once}",
+            goings.list()
+        ),
+    }
+}
+
+/// What a notification says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Notice {
+    pub(super) session: SessionId,
+    pub(super) title: String,
+    pub(super) body: String,
+}
+
+/// The end of a turn, for somebody who did not see it; nothing where they ended it themselves, or the system did.
+pub(super) fn of_the_end(session: SessionId, title: &str, turn: &TurnView) -> Option<Notice> {
+    let body = match turn.outcome.as_ref()? {
+        TurnOutcome::Completed { .. } => match first_words(turn) {
+            said if said.is_empty() => "The answer is there.".to_owned(),
+            said => said,
+        },
+        TurnOutcome::Failed { failure } => format!("Failed: {}", shortened(&failure.message)),
+        TurnOutcome::Cancelled { .. } | TurnOutcome::Interrupted { .. } => return None,
+    };
+    Some(Notice {
+        session,
+        title: shown_title(title),
+        body,
+    })
+}
+
+/// The same where the turn itself could not be read.
+pub(super) fn of_an_end(session: SessionId, title: &str, outcome: OutcomeKind) -> Option<Notice> {
+    let body = match outcome {
+        OutcomeKind::Completed => "The answer is there.",
+        OutcomeKind::Failed => "The answer failed.",
+        OutcomeKind::Cancelled | OutcomeKind::Interrupted => return None,
+    };
+    Some(Notice {
+        session,
+        title: shown_title(title),
+        body: body.to_owned(),
+    })
+}
+
+/// A turn that waits for a word.
+pub(super) fn of_a_question(session: SessionId, title: &str) -> Notice {
+    Notice {
+        session,
+        title: shown_title(title),
+        body: "Waits for you: something may be changed only with your word.".to_owned(),
+    }
+}
+
+fn first_words(turn: &TurnView) -> String {
+    let mut answers = turn.items.iter().filter_map(|item| match &item.body {
+        ItemBody::Text {
+            part: Part::Answer,
+            text,
+            ..
+        } => Some(shortened(text)).filter(|text| !text.is_empty()),
+        ItemBody::Text {
+            part: Part::Reasoning,
+            ..
+        }
+        | ItemBody::UserMessage { .. }
+        | ItemBody::ToolCall { .. }
+        | ItemBody::Compacted { .. }
+        | ItemBody::Unsupported { .. } => None,
+    });
+    answers.next_back().unwrap_or_default()
+}
+
+/// Text on one line, of a bounded length.
+fn shortened(text: &str) -> String {
+    cut(text, BODY_CHARS_MAX)
+}
+
+fn shown_title(title: &str) -> String {
+    match cut(title, TITLE_CHARS_MAX) {
+        title if title.is_empty() => "New chat".to_owned(),
+        title => title,
+    }
+}
+
+/// Without control characters, which a dialog may stumble over, and with single spaces.
+fn cut(text: &str, chars_max: usize) -> String {
+    let mut line = String::new();
+    let mut length = 0;
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
+        if word.is_empty() {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+            length += 1;
+        }
+        for letter in word.chars() {
+            if length >= chars_max {
+                line.truncate(line.trim_end().len());
+                line.push('…');
+                return line;
+            }
+            line.push(letter);
+            length += 1;
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{
+        Cursor, Failure, FailureCode, ItemId, ItemView, LogId, ModelRef, Origin, Place, ProviderId,
+        SessionSummary, StopReason, Timestamp, TurnId,
+    };
+
+    use super::*;
+
+    fn library(states: &[(&str, SessionState)]) -> LibraryPage {
+        let sessions = states.iter().zip(1_i64..).map(|((title, state), n)| {
+            let at = Timestamp::from_millis(n);
+            SessionSummary {
+                session: SessionId::from_bits(n as u128),
+                title: (*title).to_owned(),
+                origin: Origin::Conversation,
+                created_at: at,
+                active_at: at,
+                state: *state,
+                place: Place::Shelf,
+            }
+        });
+        LibraryPage {
+            sessions: sessions.collect(),
+            providers: Vec::new(),
+            last_model: None,
+            limits: None,
+            fallbacks: Vec::new(),
+            salvages: Vec::new(),
+            as_of: Cursor::at_start(LogId::from_bits(1)),
+        }
+    }
+
+    const RUNNING: SessionState = SessionState::Running {
+        turn: TurnId::FIRST,
+    };
+    const ASKING: SessionState = SessionState::Asking {
+        turn: TurnId::FIRST,
+    };
+
+    #[test]
+    fn the_tray_counts_what_runs_and_names_who_waits_first() {
+        let ended = SessionState::Ended {
+            outcome: OutcomeKind::Completed,
+        };
+        let goings = Goings::of(&library(&[
+            ("older", RUNNING),
+            ("done", ended),
+            ("new", SessionState::Empty),
+            (" ", ASKING),
+            ("newer", RUNNING),
+        ]));
+        assert_eq!(
+            goings.line(),
+            "2 answers are being written, 1 question waits for you"
+        );
+        assert_eq!(goings.count(), "3");
+        assert_eq!(
+            goings.list(),
+            "• New chat – waits for you\n• newer\n• older"
+        );
+    }
+
+    #[test]
+    fn one_is_not_many_and_none_is_nothing() {
+        let line = |states: &[(&str, SessionState)]| Goings::of(&library(states)).line();
+        assert_eq!(line(&[]), "Nothing is running");
+        assert_eq!(line(&[("a", RUNNING)]), "1 answer is being written");
+        assert_eq!(line(&[("a", ASKING)]), "1 question waits for you");
+        assert_eq!(
+            line(&[("a", ASKING), ("b", ASKING)]),
+            "2 questions wait for you"
+        );
+        assert_eq!(Goings::default().count(), "");
+    }
+
+    #[test]
+    fn a_question_names_what_would_be_interrupted_and_does_not_grow_without_bound() {
+        let titles: Vec<String> = (1..=10).map(|n| format!("chat {n}")).collect();
+        let states: Vec<_> = titles.iter().map(|t| (t.as_str(), RUNNING)).collect();
+        let words = before_quitting(&Goings::of(&library(&states)));
+        assert!(words.text.contains("• chat 10\n"), "{}", words.text);
+        assert!(
+            words.text.contains("• chat 3\n• and 2 more"),
+            "{}",
+            words.text
+        );
+        assert!(!words.text.contains("chat 2\n"), "{}", words.text);
+        let just_begun = before_quitting(&Goings::default());
+        assert!(
+            just_begun.text.contains("just begun"),
+            "{}",
+            just_begun.text
+        );
+    }
+
+    #[test]
+    fn what_is_explained_says_how_one_comes_back_with_and_without_a_tray() {
+        let goings = Goings::of(&library(&[("tides", RUNNING)]));
+        let tray = before_closing(&goings, WayBack::Tray, true).text;
+        assert!(
+            tray.contains("• tides") && tray.contains("in the tray"),
+            "{tray}"
+        );
+        assert!(tray.contains("asked this once"), "{tray}");
+        let start = before_closing(&goings, WayBack::Start, false).text;
+        assert!(start.contains("starting Holdfast again"), "{start}");
+        assert!(!start.contains("once"), "{start}");
+    }
+
+    fn turn(texts: &[(Part, &str)], outcome: TurnOutcome) -> TurnView {
+        let at = Timestamp::from_millis(0);
+        let items = texts.iter().zip(1..).map(|((part, text), n)| ItemView {
+            item: ItemId::new(n),
+            began_at: at,
+            changed_at: at,
+            body: ItemBody::Text {
+                part: *part,
+                text: (*text).to_owned(),
+                open: false,
+            },
+        });
+        TurnView {
+            turn: TurnId::FIRST,
+            model: ModelRef {
+                provider: ProviderId::from_bits(1),
+                provider_name: "p".to_owned(),
+                model: "m".to_owned(),
+            },
+            started_at: at,
+            items: items.collect(),
+            attempts: Vec::new(),
+            outcome: Some(outcome),
+            ended_at: Some(at),
+        }
+    }
+
+    fn body(texts: &[(Part, &str)], outcome: TurnOutcome) -> Option<String> {
+        of_the_end(SessionId::from_bits(1), "t", &turn(texts, outcome)).map(|notice| notice.body)
+    }
+
+    #[test]
+    fn a_notification_says_the_first_words_of_the_answer_on_one_line() {
+        let completed = TurnOutcome::Completed {
+            stop: StopReason::EndOfTurn,
+        };
+        let thought = (Part::Reasoning, "hm");
+        let texts = [
+            (Part::Answer, "I will look."),
+            thought,
+            (Part::Answer, "Kelp\n\n\tgrips\u{7} stone."),
+        ];
+        assert_eq!(
+            body(&texts, completed.clone()).as_deref(),
+            Some("Kelp grips stone.")
+        );
+        assert_eq!(
+            body(&[thought], completed.clone()).as_deref(),
+            Some("The answer is there.")
+        );
+        let long = body(&[(Part::Answer, &"wörd ".repeat(100))], completed).expect("a notice");
+        assert_eq!(long.chars().count(), BODY_CHARS_MAX);
+        assert!(long.ends_with("wörd…"), "{long}");
+    }
+
+    #[test]
+    fn a_failure_is_told_in_its_own_words_and_what_was_stopped_is_not_told() {
+        let failure = Failure::new(FailureCode::StreamCut, "the connection ended");
+        assert_eq!(
+            body(&[], TurnOutcome::Failed { failure }).as_deref(),
+            Some("Failed: the connection ended")
+        );
+        let by = protocol::CancelledBy::User;
+        assert_eq!(body(&[], TurnOutcome::Cancelled { by }), None);
+        let why = protocol::InterruptedWhy::AppExit;
+        assert_eq!(body(&[], TurnOutcome::Interrupted { why }), None);
+        let session = SessionId::from_bits(1);
+        assert_eq!(of_an_end(session, "t", OutcomeKind::Cancelled), None);
+        assert_eq!(of_an_end(session, "t", OutcomeKind::Interrupted), None);
+        assert!(of_an_end(session, "t", OutcomeKind::Failed).is_some());
+    }
+}

@@ -1,0 +1,260 @@
+//! What happens in the library, told to whoever has no window to see it in: the tray, and a notification.
+//!
+//! Invariant: the end of a turn is told at most once, and only if nobody looked. Kept by: the library is followed like a
+//! page follows it, by a cursor, so that every event is seen once; whether somebody looks is asked when it is.
+
+use std::{sync::Arc, time::Duration};
+
+use engine::Engine;
+use protocol::{
+    Admission, AttachReason, Cursor, ErrorCode, ErrorReport, Event, EventBody, OutcomeKind,
+    PROTOCOL, Page, PageId, PollRequest, SessionId, StreamId, TurnId, TurnView,
+};
+use tauri::{AppHandle, Manager};
+use tokio::sync::watch;
+
+use crate::door::Door;
+
+use super::{
+    choices::Choices,
+    goings::{self, Goings, Notice},
+    lookout::Lookout,
+    notifier::Notifier,
+    show_goings,
+};
+
+/// The engine's name for what follows here; no window is called so.
+const LABEL: &str = "shell";
+
+const POLL_WAIT_MS: u32 = 8_000;
+const POLL_BYTES_MAX: u32 = 256 * 1024;
+
+/// After an answer that should not have been; the engine is in this process, so it is a matter of its disk.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What goes on, as far as it was told. Nothing while no engine is followed.
+#[derive(Default)]
+pub(super) struct News {
+    goings: watch::Sender<Goings>,
+}
+
+impl News {
+    /// What goes on.
+    pub(super) fn now(&self) -> Goings {
+        self.goings.borrow().clone()
+    }
+
+    /// Ready when nothing goes on, and all that went on was told. Cancel safe.
+    pub(super) async fn until_quiet(&self) {
+        let mut goings = self.goings.subscribe();
+        // The sender lives as long as `self`.
+        let _ = goings.wait_for(Goings::is_empty).await;
+    }
+}
+
+/// What is told of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// A turn ended.
+    End(SessionId, TurnId, OutcomeKind),
+    /// A turn waits for a word.
+    Question(SessionId),
+    /// Nothing, but the tray shows something else now.
+    Change,
+    /// Nothing.
+    Nothing,
+}
+
+fn told(body: &EventBody) -> Told {
+    match body {
+        EventBody::SessionTurnEnded {
+            session,
+            turn,
+            outcome,
+        } => Told::End(*session, *turn, *outcome),
+        EventBody::SessionAsked { session, .. } => Told::Question(*session),
+        EventBody::SessionTurnStarted { .. }
+        | EventBody::SessionAnswered { .. }
+        | EventBody::SessionRestored { .. }
+        | EventBody::SessionTitled { .. } => Told::Change,
+        EventBody::SessionListed { .. }
+        | EventBody::SessionBinned { .. }
+        | EventBody::SessionUnbinned { .. }
+        | EventBody::ProviderAdded { .. }
+        | EventBody::ProviderChanged { .. }
+        | EventBody::ProviderRemoved { .. }
+        | EventBody::TimeLimitsChanged { .. }
+        | EventBody::FallbacksChosen { .. }
+        | EventBody::LogSalvaged { .. }
+        | EventBody::SessionStarted { .. }
+        | EventBody::SessionRenamed { .. }
+        | EventBody::ModelChosen { .. }
+        | EventBody::FolderChosen { .. }
+        | EventBody::UserMessageAdded { .. }
+        | EventBody::TurnStarted { .. }
+        | EventBody::StepStarted { .. }
+        | EventBody::TextAppended { .. }
+        | EventBody::ToolCallRequested { .. }
+        | EventBody::ApprovalRequested { .. }
+        | EventBody::ApprovalResolved { .. }
+        | EventBody::ToolCallStarted { .. }
+        | EventBody::ToolCallFinished { .. }
+        | EventBody::StepEnded { .. }
+        | EventBody::AttemptFailed { .. }
+        | EventBody::HistoryCompacted { .. }
+        | EventBody::TurnEnded { .. }
+        | EventBody::HistoryRewound { .. }
+        | EventBody::HistoryRestored { .. }
+        | EventBody::Unsupported { .. } => Told::Nothing,
+    }
+}
+
+/// Follows every engine that this process opens, for as long as it lives.
+pub(super) async fn follow(app: AppHandle) {
+    let door = Arc::clone(&app.state::<Arc<Door>>());
+    let mut cursor = None;
+    while let Some(engine) = door.until_open().await {
+        let page = engine.mint_page();
+        let Err(error) = follow_as(&app, &engine, page, &mut cursor).await;
+        if error.code == ErrorCode::ShuttingDown {
+            break;
+        }
+        tracing::debug!(code = ?error.code, "the library is followed anew");
+        tokio::time::sleep(PAUSE).await;
+    }
+    app.state::<News>().goings.send_replace(Goings::default());
+}
+
+async fn follow_as(
+    app: &AppHandle,
+    engine: &Engine,
+    page: PageId,
+    cursor: &mut Option<Cursor>,
+) -> Result<std::convert::Infallible, ErrorReport> {
+    engine.hello(LABEL, page, PROTOCOL)?;
+    let why = AttachReason::default();
+    let attached = engine.attach(page, StreamId::Library, *cursor, why).await?;
+    let mut after = match (&attached.page, *cursor) {
+        (Some(Page::Library(library)), _) => library.as_of,
+        (Some(Page::Session(_)) | None, Some(cursor)) => cursor,
+        (Some(Page::Session(_)) | None, None) => attached.head,
+    };
+    refresh(app, engine).await?;
+    *cursor = Some(after);
+    loop {
+        let request = PollRequest {
+            epoch: attached.epoch,
+            after,
+            seen_status: 0,
+            wait_ms: POLL_WAIT_MS,
+            max_bytes: POLL_BYTES_MAX,
+        };
+        let batch = engine.poll(request).await?;
+        let mut changed = false;
+        for event in &batch.events {
+            match after.admits(event.seq) {
+                Admission::Next => after = after.advanced_to(event.seq),
+                Admission::Seen => continue,
+                // Cannot be within one process; the next attachment goes on from the cursor.
+                Admission::Gap => {
+                    let words = "events of the library were left out";
+                    return Err(ErrorReport::new(ErrorCode::Other, words));
+                }
+            }
+            // Before it is told: once more is worse than not at all.
+            *cursor = Some(after);
+            changed |= told(&event.body) != Told::Nothing;
+            tell(app, engine, event).await;
+        }
+        if changed {
+            refresh(app, engine).await?;
+        }
+    }
+}
+
+async fn refresh(app: &AppHandle, engine: &Engine) -> Result<(), ErrorReport> {
+    let goings = Goings::of(&engine.library().await?);
+    app.state::<News>().goings.send_replace(goings);
+    show_goings(app);
+    Ok(())
+}
+
+async fn tell(app: &AppHandle, engine: &Engine, event: &Event) {
+    let (session, notice) = match told(&event.body) {
+        Told::End(session, turn, outcome) => (session, end(engine, session, turn, outcome).await),
+        Told::Question(session) => {
+            let title = title(engine, session).await;
+            (session, Some(goings::of_a_question(session, &title)))
+        }
+        Told::Change | Told::Nothing => return,
+    };
+    let wanted = app.state::<Arc<Choices>>().now().notify;
+    let Some(notice) = notice.filter(|_| wanted) else {
+        return;
+    };
+    if app.state::<Arc<Lookout>>().is_looked_at(session) {
+        return;
+    }
+    let notifier = Arc::clone(&app.state::<Arc<Notifier>>());
+    // Before it is known that nothing goes on: a process without a window stays for the click.
+    notifier.announce();
+    let asked = app.run_on_main_thread(move || notifier.show(&notice));
+    if let Err(error) = asked {
+        tracing::debug!(%error, "a notification was not shown: the process is leaving");
+    }
+}
+
+async fn end(
+    engine: &Engine,
+    session: SessionId,
+    turn: TurnId,
+    outcome: OutcomeKind,
+) -> Option<Notice> {
+    match outcome {
+        OutcomeKind::Completed | OutcomeKind::Failed => {}
+        OutcomeKind::Cancelled | OutcomeKind::Interrupted => return None,
+    }
+    match ended(engine, session, turn).await {
+        Some((title, turn)) => goings::of_the_end(session, &title, &turn),
+        None => goings::of_an_end(session, &title(engine, session).await, outcome),
+    }
+}
+
+/// The turn, and its session's title; nothing if it is not part of the conversation any more, or cannot be read.
+async fn ended(engine: &Engine, session: SessionId, turn: TurnId) -> Option<(String, TurnView)> {
+    let as_of = Cursor::at_start(engine.log_id());
+    let page = engine.load_older(session, turn.next(), as_of).await.ok()?;
+    let view = page.turns.into_iter().find(|view| view.turn == turn)?;
+    Some((page.title, view))
+}
+
+async fn title(engine: &Engine, session: SessionId) -> String {
+    let library = engine.library().await;
+    let sessions = library.map(|library| library.sessions).unwrap_or_default();
+    let found = sessions.into_iter().find(|s| s.session == session);
+    // A title that cannot be read costs the title.
+    found.map(|summary| summary.title).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_and_questions_are_told_and_a_start_only_changes_the_tray() {
+        let (session, turn) = (SessionId::from_bits(1), TurnId::FIRST);
+        let outcome = OutcomeKind::Failed;
+        let ended = EventBody::SessionTurnEnded {
+            session,
+            turn,
+            outcome,
+        };
+        assert_eq!(told(&ended), Told::End(session, turn, outcome));
+        let asked = EventBody::SessionAsked { session, turn };
+        assert_eq!(told(&asked), Told::Question(session));
+        let answered = EventBody::SessionAnswered { session, turn };
+        assert_eq!(told(&answered), Told::Change);
+        let binned = EventBody::SessionBinned { session };
+        assert_eq!(told(&binned), Told::Nothing);
+    }
+}
