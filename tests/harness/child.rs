@@ -82,6 +82,7 @@ pub struct Held {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum ChildMutant {
     SplitOp,
+    VersionAfterTx,
 }
 
 /// What the child has said of itself.

@@ -87,10 +87,8 @@ impl World {
 
     /// An empty data folder with an engine on it that lives in real time: for real servers, and for measuring.
     pub async fn in_real_time() -> Self {
-        let mut world = Self {
-            time: Time::Real,
-            ..Self::without_engine()
-        };
+        let mut world = Self::without_engine();
+        world.time = Time::Real;
         world.open().await;
         world
     }
@@ -299,5 +297,15 @@ impl World {
             .reader()
             .events(StreamId::Session(session), None, usize::MAX);
         events.expect("the session can be read")
+    }
+}
+
+/// No story leaves a turn whose end nobody decided (INV-119), unless the guard is gone that it is about.
+impl Drop for World {
+    fn drop(&mut self) {
+        if let (Some(engine), None, false) = (&self.engine, self.mutant, std::thread::panicking()) {
+            let backstops = engine.counters().backstops;
+            assert_eq!(backstops, 0, "a turn ended without an outcome of its own");
+        }
     }
 }

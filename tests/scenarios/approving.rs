@@ -368,3 +368,41 @@ async fn a_file_that_changed_since_the_question_is_left_alone() {
     assert_eq!(read(&notes, "a.md").as_deref(), Some("mine"));
     judge(&world, session, &[&window]).await;
 }
+
+/// The session looks before it writes; below that the database itself takes one answer and no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_database_refuses_a_second_answer_and_without_its_index_it_would_take_two() {
+    let dialect = Dialect::Ollama;
+    for (index, expected) in [("kept", 1), ("dropped", 2)] {
+        let (server, notes) = (ModelServer::start(dialect), folder());
+        let mut world = World::without_engine();
+        world.mutant = Some(engine::mutant::Mutant::AnyAnswerCounts);
+        world.open().await;
+        if index == "dropped" {
+            let file = world.data_dir().join(tests::seeded::DATABASE);
+            let raw = rusqlite::Connection::open(file).expect("it opens");
+            raw.execute_batch("DROP INDEX one_resolution_per_approval")
+                .expect("it is dropped");
+        }
+        server.script(writes(dialect, "a.md", "a"));
+        server.script(Answer::whole(dialect, "So be it."));
+        let session = world.begin_in(&server, notes.path(), "Note it.").await;
+        let window = world.page().await.follow(session);
+        asked(&window).await;
+        world.gates.hold(engine::gate::Gate::BeforeDial);
+        let first = world
+            .submit(word(session, TURN, CALL, Word::AllowOnce))
+            .await;
+        first.expect("the first counts");
+        world.gates.arrived(engine::gate::Gate::BeforeDial).await;
+        let second = world.submit(word(session, TURN, CALL, Word::Deny)).await;
+        assert_eq!(second.is_ok(), expected == 2, "{index}: {second:?}");
+        world.gates.release(engine::gate::Gate::BeforeDial);
+        window.until_idle().await;
+        let events = world.events(session);
+        let answers = events
+            .iter()
+            .filter(|event| matches!(event.body, protocol::EventBody::ApprovalResolved { .. }));
+        assert_eq!(answers.count(), expected, "{index}");
+    }
+}

@@ -1,6 +1,6 @@
 //! What a text event costs does not depend on how long the conversation is: counted, not timed.
 
-use protocol::{Dialect, SessionId, TurnId};
+use protocol::{Dialect, EventBody, SessionId, TurnId};
 use tests::{
     client::Client,
     model_server::{Answer, ModelServer},
@@ -124,4 +124,33 @@ async fn a_session_of_five_thousand_messages_opens_with_its_end_and_the_rest_on_
             .starts_with("you: Are you there?\nmodel: Yes.\n(completed)\n")
     );
     assert_eq!(window.counters().swaps, 1);
+}
+
+/// What is written of an answer of so many words, each of which comes alone, on a clock that stands; and what is stored.
+async fn bytes_of_an_answer(words: usize) -> (u64, String) {
+    let (server, world) = (ModelServer::start(Dialect::Ollama), World::new().await);
+    let said = "kelp ".repeat(words);
+    let answer = Answer::new(Dialect::Ollama).says_word_by_word(&said);
+    server.script(answer.ends());
+    let before = world.engine().counters().log;
+    let session = world.begin(&server, "Go on.").await;
+    world.page().await.follow(session).until_idle().await;
+    let after = world.engine().counters().log;
+    let stored = world.events(session).into_iter();
+    let stored = stored.filter_map(|event| match event.body {
+        EventBody::TextAppended { text, .. } => Some(text),
+        _ => None,
+    });
+    let stored: String = stored.collect();
+    assert_eq!(stored, said, "every word once");
+    (after.body_bytes - before.body_bytes, stored)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_twice_as_long_is_at_most_twice_as_much_to_write() {
+    let (once, said) = bytes_of_an_answer(2_000).await;
+    let (twice, _) = bytes_of_an_answer(4_000).await;
+    assert!(twice <= 2 * once, "{once} bytes, and {twice}");
+    let text = said.len() as u64;
+    assert!(once < text + text / 2, "{once} bytes for {text} of text");
 }

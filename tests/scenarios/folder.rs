@@ -225,3 +225,17 @@ async fn another_database_in_place_of_the_old_one_resets_a_living_page() {
     assert_eq!(window.counters().swaps, 2);
     judge(&one, session, &[&window]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_process_is_refused_by_name_and_starts_when_the_first_was_killed() {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_engine_child"));
+    let mut world = World::without_engine();
+    let child = world.spawn(program).await;
+    let second = world.try_open().await;
+    let refused = matches!(second, Err(OpenError::InUse { .. }));
+    assert!(refused, "{:?}", second.map(drop));
+    child.kill().await;
+    world.line.cut();
+    world.open().await;
+    world.quit().await;
+}

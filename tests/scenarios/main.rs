@@ -12,6 +12,7 @@
     reason = "a random story prints its seed, and the mutants their verdicts"
 )]
 
+mod afterwards;
 mod any_windows;
 mod approving;
 mod asking;
@@ -26,6 +27,7 @@ mod killed;
 mod killed_at;
 mod left_behind;
 mod making_room;
+mod projecting;
 mod random_turns;
 mod recorded;
 mod rewinding;

@@ -217,7 +217,7 @@ impl Engine {
         let log_dir = data_dir.clone();
         let log_harness = harness.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            let mut lock = FolderLock::take(&log_dir)?;
+            let mut lock = FolderLock::take(&log_dir, &log_harness)?;
             let how = How {
                 boot,
                 now: log_clock.wall(),
@@ -377,7 +377,7 @@ impl Engine {
     /// # Errors
     /// `ProtocolMismatch`: page and engine are of different versions. `Superseded`: a newer page of this window exists.
     pub fn hello(&self, window: &str, page: PageId, protocol: u32) -> Result<Welcome, ErrorReport> {
-        if protocol != PROTOCOL {
+        if protocol != PROTOCOL && !mutated!(self.shared().harness, SkipVersion) {
             return Err(ErrorReport::new(
                 ErrorCode::ProtocolMismatch,
                 "This window belongs to another version of Holdfast.",
@@ -414,6 +414,9 @@ impl Engine {
         self.0.attachments.admits(page)?;
         if *self.shared().closing.borrow() == Closing::Ended {
             return Err(shutting_down());
+        }
+        if mutated!(self.shared().harness, PingOnOpen) {
+            self.ping_all().await;
         }
         let log = &self.shared().log;
         let count = log
@@ -465,6 +468,21 @@ impl Engine {
             status,
         })
     }
+
+    #[cfg(feature = "mutants")]
+    async fn ping_all(&self) {
+        for provider in self
+            .library()
+            .await
+            .map(|page| page.providers)
+            .unwrap_or_default()
+        {
+            drop(self.models(provider.id).await);
+        }
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    async fn ping_all(&self) {}
 
     fn status(&self, stream: StreamId) -> Option<Status> {
         match stream {
@@ -527,6 +545,11 @@ impl Engine {
             if mutated!(shared.harness, CheckThenPark) {
                 changes.mark_unchanged();
             }
+            let held = if mutated!(shared.harness, PollHoldsRead) {
+                shared.log.reads().hold()
+            } else {
+                None
+            };
             let parked = Parked::new(&self.0.parked);
             let timed_out = tokio::select! {
                 biased;
@@ -541,7 +564,7 @@ impl Engine {
                 changed = closing.changed() => changed.is_err(),
                 () = &mut until => true,
             };
-            drop(parked);
+            drop((parked, held));
             if timed_out {
                 let news = status.as_ref().map(|status| status.borrow().clone());
                 let head = *changes.borrow();
@@ -585,8 +608,34 @@ impl Engine {
 
     /// Ends an attachment. One that does not exist has ended already.
     pub fn detach(&self, epoch: Epoch) {
+        if mutated!(self.shared().harness, CloseIsDeny) {
+            self.deny_all();
+        }
         self.0.attachments.detach(epoch);
     }
+
+    #[cfg(feature = "mutants")]
+    fn deny_all(&self) {
+        let sessions = self.0.sessions.lock();
+        let sessions = sessions.unwrap_or_else(PoisonError::into_inner);
+        for (session, inbox) in sessions.iter() {
+            let status = self.shared().statuses.watch(*session).borrow().clone();
+            if let (Some(turn), protocol::Phase::Asking { item }) = (status.turn, status.phase) {
+                let op = Op::AnswerApproval {
+                    session: *session,
+                    turn,
+                    item,
+                    answer: protocol::Answer::Deny,
+                };
+                let (op_id, reply) = (self.mint_op(), oneshot::channel().0);
+                // A full inbox would be a fault of the test's.
+                drop(inbox.try_send(SessionInput::Op { op_id, op, reply }));
+            }
+        }
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    fn deny_all(&self) {}
 
     /// Ends everything a closed window was attached to. Turns go on.
     pub fn window_gone(&self, window: &str) {

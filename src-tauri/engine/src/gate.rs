@@ -66,6 +66,8 @@ mod points {
         BeforeTerminal,
         /// The terminal is committed.
         AfterTerminal,
+        /// A finished turn is about to be folded, to keep its view.
+        ViewFolding,
         /// The writer has written a transaction and is about to commit it.
         Committing,
         /// A poll waits for changes and has not looked yet.

@@ -11,7 +11,7 @@ use std::{
 
 use protocol::LogId;
 
-use crate::log::OpenError;
+use crate::{Harness, log::OpenError, mutant::mutated};
 
 /// The lock's file. Empty until a log was opened in its folder; then it names the last one.
 const FILE_NAME: &str = "holdfast.lock";
@@ -25,7 +25,7 @@ pub(crate) struct FolderLock {
 
 impl FolderLock {
     /// Creates the folder if needed, and takes its lock.
-    pub(crate) fn take(dir: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn take(dir: &Path, harness: &Harness) -> Result<Self, OpenError> {
         let folder = |source| OpenError::Folder {
             path: dir.to_owned(),
             source,
@@ -39,6 +39,10 @@ impl FolderLock {
             .open(dir.join(FILE_NAME))
             .map_err(folder)?;
         match file.try_lock() {
+            Err(TryLockError::WouldBlock) if mutated!(harness, NoLock) => Ok(Self {
+                file,
+                was_used: true,
+            }),
             Ok(()) => {
                 let mut named = String::new();
                 file.read_to_string(&mut named).map_err(folder)?;

@@ -393,6 +393,8 @@ pub struct LogCounters {
     pub events: u64,
     /// Bytes of their bodies.
     pub body_bytes: u64,
+    /// Bytes of turn views and headers, which are written anew as they change.
+    pub cache_bytes: u64,
     /// Commits that waited longer for the disk than a reader would call at once.
     pub slow_commits: u64,
     /// Commits that were answered with an error of the disk or of a rule.

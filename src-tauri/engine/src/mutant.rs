@@ -51,6 +51,14 @@ mutants! {
     EofIsDone,
     /// An attempt is repeated although something of it was shown.
     RetryAfterContent,
+    /// Every attempt makes attempts of its own.
+    NestedRetry,
+    /// A model that loads is asked again when it took long.
+    RetryLoad,
+    /// Every read from the socket ends a line.
+    LinePerChunk,
+    /// A limit that ended an answer is not told.
+    HideLimit,
     /// An answer of reasoning alone passes for none.
     TextOnly,
 
@@ -59,6 +67,8 @@ mutants! {
     TotalTimeout,
     /// The shorter patience begins with the head of the reply, not with its first word.
     GapFromHeaders,
+    /// Silence is counted from the last word, though nobody listened since.
+    GapByProgress,
     /// A server that says when to come again is asked after the usual wait.
     IgnoreRetryAfter,
 
@@ -69,6 +79,12 @@ mutants! {
     ShutdownIsFailure,
     /// The log is closed before the turns have said how they ended.
     CloseLogFirst,
+    /// An end that could not be written is only logged.
+    LogAndGoOn,
+    /// A turn whose view cannot be made has no end.
+    ViewFailsTerminal,
+    /// What is done after a turn belongs to it.
+    ViewInTurn,
     /// The connection stays open after the turn.
     LeaveSocket,
     /// A turn may be limited to as long as it may be silent.
@@ -89,6 +105,10 @@ mutants! {
     SkipUnreadable,
     /// A conversation that does not fit is summed up again and again.
     CompactAgain,
+    /// A conversation that does not fit is not summed up.
+    ThresholdOnly,
+    /// The model is told other turns than the reader reads.
+    SecondIterator,
     /// A summary that was cut counts.
     CutSummaryCounts,
     /// A result that was left out is told as if it had been empty.
@@ -101,6 +121,8 @@ mutants! {
     RunOnParse,
     /// Waiting for the user's word counts as work.
     ParkCounts,
+    /// Whoever leaves says no.
+    CloseIsDeny,
     /// A question takes every answer, not only the first.
     AnyAnswerCounts,
     /// A change that may have happened already is repeated without a word.
@@ -121,6 +143,8 @@ mutants! {
     NoToolRecovery,
     /// Waiters are woken before the commit.
     WakeBeforeCommit,
+    /// Each piece of text has the turn so far written again.
+    RewriteWhole,
     /// Every piece of text is a commit of its own.
     FlushEveryToken,
     /// Text that waits to be joined may be overtaken by the next event.
@@ -133,6 +157,10 @@ mutants! {
     SkipDamageCheck,
     /// A turn begins though there is no room for its end.
     RoomIgnored,
+    /// A step of a migration is committed before its number.
+    VersionAfterTx,
+    /// A folder is opened though somebody has it.
+    NoLock,
 
     // Ops.
     /// A session applies an op again.
@@ -157,6 +185,12 @@ mutants! {
     ClampCursor,
     /// A poll looks first and becomes a waiter then.
     CheckThenPark,
+    /// A parked poll keeps what it read from.
+    PollHoldsRead,
+    /// To open a conversation is to ask its servers how they are.
+    PingOnOpen,
+    /// A page of another version is answered as if it were of this one.
+    SkipVersion,
     /// Epochs of every boot begin alike.
     EpochFromOne,
     /// A page's attachments outlive it.

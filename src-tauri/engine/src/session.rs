@@ -19,11 +19,11 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     clock::ready,
     engine::Shared,
-    gate::gate,
+    gate::{gate, gate_blocking},
     health::Health,
     log::{
         Append, Commit, CommitError, Derived, Durability, Head, OpDigest, OpStamp, ReadError,
-        ends_of_open_calls,
+        Snapshot, ends_of_open_calls,
     },
     mutant::mutated,
     refusal::read_report,
@@ -202,10 +202,21 @@ impl Session {
         } else {
             Durability::Process
         };
+        let mut derived = Vec::new();
+        if mutated!(self.shared.harness, RewriteWhole)
+            && let Ok(Some(view)) = self.folded_turn(turn).await
+        {
+            derived.push(Derived::TurnView {
+                stream: self.stream(),
+                turn,
+                body: serde_json::to_string(&view).unwrap_or_default(),
+            });
+        }
         let bodies = bodies.into_iter().map(|body| (Some(turn), body)).collect();
         self.write(
             Written {
                 bodies,
+                derived,
                 ..Written::default()
             },
             durability,
@@ -399,6 +410,9 @@ impl Session {
             library,
             ..Written::default()
         };
+        if mutated!(self.shared.harness, ViewFailsTerminal) && self.view_of(turn).await.is_err() {
+            return;
+        }
         gate!(self.shared.harness, BeforeTerminal);
         match self.write(written, Durability::Disk).await {
             Ok(_) => {
@@ -410,6 +424,9 @@ impl Session {
             }
             Err(error) => {
                 self.not_saving(turn, &error);
+                if mutated!(self.shared.harness, LogAndGoOn) {
+                    return self.shared.turn_is_over(self.id);
+                }
                 self.unsaved = Some((turn, end));
                 // The turn works no more; only its end is not on the disk yet.
                 self.shared.turn_is_over(self.id);
@@ -452,11 +469,31 @@ impl Session {
         }
     }
 
+    #[cfg(feature = "mutants")]
+    async fn view_of(&self, turn: TurnId) -> Result<(), ReadError> {
+        let (id, harness) = (self.id, self.shared.harness.clone());
+        let read = self.shared.log.reads().read(move |log| {
+            gate_blocking!(harness, ViewFolding);
+            log.folded_turn(id, turn)
+        });
+        read.await.map(drop)
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    async fn view_of(&self, _: TurnId) -> Result<(), ReadError> {
+        Ok(())
+    }
+
     /// Folds the finished turn and keeps the view. A cache: outside the writer, and without it the events say the same.
     fn keep_view(&self, turn: TurnId) {
         let (log, id, stream) = (self.shared.log.clone(), self.id, self.stream());
+        let harness = self.shared.harness.clone();
         self.shared.tracker.spawn(async move {
-            let folded = log.reads().read(move |log| log.folded_turn(id, turn)).await;
+            let fold = move |log: &Snapshot<'_>| {
+                gate_blocking!(harness, ViewFolding);
+                log.folded_turn(id, turn)
+            };
+            let folded = log.reads().read(fold).await;
             let body = match folded {
                 Ok(Some(view)) => serde_json::to_string(&view).map_err(|e| e.to_string()),
                 Ok(None) => Err("the turn has no events".to_owned()),

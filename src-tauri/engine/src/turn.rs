@@ -93,7 +93,16 @@ impl TurnCx {
             .read(move |log| log.excerpt(session, None, PageLimit::WHOLE))
             .await;
         match read {
-            Ok(excerpt) => Ok(excerpt.turns),
+            Ok(mut excerpt) => {
+                if mutated!(self.harness, SecondIterator) {
+                    let is_whole = |turn: &TurnView| match &turn.outcome {
+                        None => true,
+                        Some(outcome) => matches!(outcome, TurnOutcome::Completed { .. }),
+                    };
+                    excerpt.turns.retain(is_whole);
+                }
+                Ok(excerpt.turns)
+            }
             Err(error) => Err(unreadable(&error)),
         }
     }
@@ -242,6 +251,7 @@ struct Asking {
     limits: Limits,
     clock: Arc<dyn Clock>,
     request: ModelRequest,
+    harness: Harness,
 }
 
 impl Asking {
@@ -251,12 +261,15 @@ impl Asking {
             .clock
             .monotonic()
             .saturating_add(self.limits.first_event);
+        let mut again = 0;
         loop {
             let end = self
                 .gateway
                 .stream(&self.provider, &self.request, &self.limits, out)
                 .await;
+            again += 1;
             match end {
+                Err(_) if mutated!(self.harness, NestedRetry) && again < 3 => {}
                 Err(AttemptError {
                     retry: Retry::WhenLoaded(wait),
                     ..
@@ -452,6 +465,7 @@ impl Driver {
                 messages,
                 tools,
             },
+            harness: cx.harness.clone(),
         };
         let (events_in, events) = mpsc::channel(ATTEMPT_QUEUE);
         let begun = watch::channel(false).0;

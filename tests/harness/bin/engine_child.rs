@@ -88,6 +88,7 @@ fn harness(held: Held) -> Harness {
     }
     match held.mutant {
         Some(ChildMutant::SplitOp) => harness.with_mutant(Mutant::SplitOp),
+        Some(ChildMutant::VersionAfterTx) => harness.with_mutant(Mutant::VersionAfterTx),
         None => harness,
     }
 }

@@ -1,8 +1,10 @@
 //! The engine's guards.
 
+mod again;
 mod changing;
 mod clicking;
 mod damaged;
+mod keeping;
 mod telling;
 
 use std::{path::Path, time::Duration};
@@ -32,6 +34,33 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
     let (story, green, red): (super::Story<Mutant>, _, _) = match mutant {
         Mutant::EofIsDone => (story!(cut), "failed: StreamCut dials1", "completed dials1"),
         Mutant::RetryAfterContent => (story!(cut), "failed: StreamCut dials1", "asks again dials1"),
+        Mutant::NestedRetry => (story!(again::busy), "dials3", "dials9"),
+        Mutant::RetryLoad => {
+            let green = "failed: FirstTokenTimeout dials1";
+            (story!(again::loads_for_ever), green, "asks again dials1")
+        }
+        Mutant::LinePerChunk => (story!(again::cut_line), "garbled0", "garbled1"),
+        Mutant::HideLimit => (story!(again::limit), "badge1", "badge0"),
+        Mutant::GapByProgress => {
+            let green = "completed";
+            (story!(again::stalled), green, "failed: IdleTimeout")
+        }
+        Mutant::PingOnOpen => (story!(again::opened), "dials0", "dials3"),
+        Mutant::LogAndGoOn => (story!(keeping::end_refused), "terminals1", "terminals0"),
+        Mutant::ViewFailsTerminal => (story!(keeping::view_fails), "terminals1", "terminals0"),
+        Mutant::ViewInTurn => (story!(keeping::view_held), "refused0", "refused1"),
+        Mutant::RewriteWhole => (story!(keeping::twice_the_answer), "bytes2", "bytes4"),
+        Mutant::VersionAfterTx => (story!(keeping::migration_killed), "opens", "twice1"),
+        Mutant::NoLock => (story!(keeping::second_engine), "writers1", "writers2"),
+        Mutant::PollHoldsRead => (story!(keeping::parked_poll), "checkpoint1", "checkpoint0"),
+        Mutant::SkipVersion => (story!(keeping::other_version), "ProtocolMismatch", "ran1"),
+        Mutant::ThresholdOnly => {
+            let green = "completed starved0";
+            let red = "failed: ContextOverflow starved1";
+            (story!(telling::does_not_fit), green, red)
+        }
+        Mutant::SecondIterator => (story!(telling::half_an_answer), "lost0", "lost1"),
+        Mutant::CloseIsDeny => (story!(changing::window_closed), "denied0", "denied1"),
         Mutant::TextOnly => (
             story!(reasoning_alone),
             "completed",

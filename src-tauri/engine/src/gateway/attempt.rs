@@ -102,6 +102,7 @@ pub(super) async fn run(
     let mut broken = None;
     let mut silent = None;
     let mut spoke = false;
+    let mut heard_at = clock.monotonic();
     loop {
         let (limit, until) = match decoder.wants() {
             Wants::Nothing => break,
@@ -115,7 +116,12 @@ pub(super) async fn run(
                 } else {
                     limits.first_event
                 };
-                (limit, clock.monotonic().saturating_add(limit))
+                let since = if mutated!(harness, GapByProgress) {
+                    heard_at
+                } else {
+                    clock.monotonic()
+                };
+                (limit, since.saturating_add(limit))
             }
         };
         let until = if mutated!(harness, TotalTimeout) {
@@ -131,6 +137,9 @@ pub(super) async fn run(
                 silent = match decoder.wants() {
                     Wants::Rest | Wants::Nothing => None,
                     Wants::More if decoder.began() => Some(failure::went_silent(&peer, limit)),
+                    Wants::More if mutated!(harness, RetryLoad) => {
+                        Some(failure::cut(&peer, None))
+                    }
                     Wants::More => Some(failure::no_first_event(&peer, limit)),
                 };
                 break;
@@ -138,7 +147,13 @@ pub(super) async fn run(
         };
         match chunk {
             Some(Ok(bytes)) => {
+                heard_at = clock.monotonic();
                 gate!(harness, Decoding);
+                let bytes = if mutated!(harness, LinePerChunk) {
+                    [&bytes, &b"\n"[..]].concat().into()
+                } else {
+                    bytes
+                };
                 for event in decoder.feed(&bytes) {
                     spoke |= is_answer(&event);
                     if first_content.is_none() && is_content(&event) {
@@ -184,6 +199,9 @@ pub(super) async fn run(
     }
     match verdict.end {
         Ok(mut end) => {
+            if mutated!(harness, HideLimit) && end.finish == FinishReason::Length {
+                end.finish = FinishReason::Stop;
+            }
             end.timings.first_content_ms =
                 first_content.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
             Ok(end)

@@ -12,7 +12,7 @@ use super::{
     OpenError, backup,
     database::{APPLICATION_ID, worded},
 };
-use crate::{Harness, gate::gate_blocking};
+use crate::{Harness, gate::gate_blocking, mutant::mutated};
 
 /// Schema versions, oldest first.
 pub(super) const MIGRATIONS: &[&str] = &[
@@ -62,6 +62,11 @@ fn step(
             "INSERT INTO meta (name, value) VALUES ('log_id', lower(hex(randomblob(16))))",
             [],
         )?;
+    }
+    if mutated!(harness, VersionAfterTx) {
+        transaction.commit()?;
+        gate_blocking!(harness, MigrationNumbered);
+        return connection.pragma_update(None, "user_version", index as i64 + 1);
     }
     transaction.pragma_update(None, "user_version", index as i64 + 1)?;
     gate_blocking!(harness, MigrationNumbered);

@@ -178,6 +178,19 @@ impl Reads {
         }
     }
 
+    /// What a reader holds who does not end its transaction.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn hold(&self) -> Option<Connection> {
+        let connection = self.connection().ok()?;
+        let begun = connection.execute_batch("BEGIN; SELECT count(*) FROM events");
+        begun.ok().map(|()| connection)
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    pub(crate) fn hold(&self) -> Option<Connection> {
+        None
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         let file = self.0.dir.join(database::FILE_NAME);
         let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());

@@ -180,6 +180,7 @@ impl Writer {
                     count.syncs += u64::from(durability == Durability::Disk);
                     count.events += written.events;
                     count.body_bytes += written.body_bytes;
+                    count.cache_bytes += written.cache_bytes;
                 });
                 results
             }
@@ -243,6 +244,7 @@ impl Writer {
                     savepoint.commit().map_err(storage)?;
                     written.events += counts.events;
                     written.body_bytes += counts.body_bytes;
+                    written.cache_bytes += counts.cache_bytes;
                     results.push(Ok(committed));
                 }
                 // The disk: SQLite may have rolled back the whole transaction already, so nobody's part of it stands,
@@ -515,6 +517,7 @@ impl<'a> Batch<'a> {
             Derived::Head { stream, head } => {
                 let key = self.keys.key(self.db, *stream).map_err(storage)?;
                 let body = serde_json::to_string(head).map_err(encoding)?;
+                self.written.cache_bytes += body.len() as u64;
                 write_head(self.db, key, head.count, &body)
             }
             Derived::TurnBegun {
@@ -540,6 +543,7 @@ impl<'a> Batch<'a> {
                 show_turns(self.db, key, turns)
             }
             Derived::TurnView { stream, turn, body } => {
+                self.written.cache_bytes += body.len() as u64;
                 let key = self.keys.key(self.db, *stream).map_err(storage)?;
                 write_turn_view(self.db, key, *turn, body)
             }

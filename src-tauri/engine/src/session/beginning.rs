@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 
 use super::{Recorder, Running, Session, Written, ops::Message};
 use crate::{
-    gate::gate,
-    log::Durability,
+    gate::{gate, gate_blocking},
+    log::{Durability, Snapshot},
     mutant::mutated,
     refusal::{invalid, read_report, sentence},
     status::PhaseSetter,
@@ -182,6 +182,8 @@ impl Session {
             harness: shared.harness.clone(),
         };
         let unguarded = mutated!(shared.harness, NoGuard);
+        let (log, session) = (shared.log.clone(), self.id);
+        let harness = shared.harness.clone();
         shared.tracker.clone().spawn(async move {
             // Nothing of the turn survives a panic but what is in the log, so there is nothing to leave inconsistent.
             let end = AssertUnwindSafe(turn::run(cx)).catch_unwind().await;
@@ -194,6 +196,13 @@ impl Session {
                 },
                 closing: Vec::new(),
             });
+            if mutated!(harness, ViewInTurn) {
+                let fold = move |log: &Snapshot<'_>| {
+                    gate_blocking!(harness, ViewFolding);
+                    log.folded_turn(session, turn)
+                };
+                drop(log.reads().read(fold).await);
+            }
             // The session outlives its turns; if it is gone, recovery closes the turn at the next start.
             let _ = ended_in.send(end);
         });

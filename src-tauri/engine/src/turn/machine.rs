@@ -556,6 +556,7 @@ impl Machine {
         if let Retry::Shorter(room) = retry
             && !self.shown
             && !compacted
+            && !mutated!(self.harness, ThresholdOnly)
         {
             // Once in a turn: a conversation that still does not fit then never will.
             self.compacted = true;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use engine::{gate::Gate, mutant::Mutant};
-use protocol::{EventBody, Op, Phase};
+use protocol::{EventBody, Op, Phase, Resolution};
 use tests::model_server::Answer;
 
 use super::{DIALECT, asked, count, end_of, set, writes};
@@ -82,4 +82,32 @@ pub(super) async fn link_meanwhile(mutant: Option<Mutant>) -> String {
     set.window.until_idle().await;
     let written = u8::from(files.join("other/a.txt").exists());
     format!("elsewhere{written}")
+}
+
+/// The only window leaves while its question is open.
+pub(super) async fn window_closed(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let set = asked(&world, &server, writes("a.txt").ends()).await;
+    let stream = protocol::StreamId::Session(set.session);
+    let page = tests::client::Page::load(&world.line, "another").await;
+    let attached = page.attach(stream).await.expect("it may");
+    world
+        .line
+        .detach(attached.epoch)
+        .await
+        .expect("it hears it");
+    // The session comes to this when it has done what was asked before.
+    let session = set.session;
+    let title = "Afterwards".to_owned();
+    let renamed = world.submit(Op::RenameSession { session, title }).await;
+    renamed.expect("renamed");
+    let denied = |body: &EventBody| match body {
+        EventBody::ApprovalResolved { resolution, .. } => *resolution == Resolution::Denied,
+        _ => false,
+    };
+    let denied = count(&world.events(session), denied);
+    world.stop(session, set.turn).await;
+    set.window.until_idle().await;
+    server.forget_scripts();
+    format!("denied{denied}")
 }

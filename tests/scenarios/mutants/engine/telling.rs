@@ -121,3 +121,37 @@ pub(super) async fn calls_of_one_name(mutant: Option<Mutant>) -> String {
         .collect();
     format!("{end} results{}", ids.len())
 }
+
+/// A conversation that does not fit its model, and fits when it is summed up.
+pub(super) async fn does_not_fit(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::whole(DIALECT, &"kelp ".repeat(100)));
+    let (session, window) = begin(&world, &server).await;
+    window.until_idle().await;
+    server.script(too_long());
+    server.script(Answer::whole(DIALECT, "They spoke of kelp."));
+    server.script(Answer::whole(DIALECT, "Yes."));
+    world.say(session, "And the tides?").await;
+    window.sees("And the tides?").await;
+    let end = end_of(&window).await;
+    server.forget_scripts();
+    let compacts = |body: &EventBody| matches!(body, EventBody::HistoryCompacted { .. });
+    let starved = u8::from(count(&world.events(session), compacts) == 0);
+    format!("{end} starved{starved}")
+}
+
+/// An answer that was cut, and what the model is told of it.
+pub(super) async fn half_an_answer(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let half = Answer::new(DIALECT).says("Half an answer");
+    server.script(half.fails("the runner fell over"));
+    let (session, window) = begin(&world, &server).await;
+    window.until_idle().await;
+    server.script(Answer::whole(DIALECT, "Yes."));
+    world.say(session, "Go on.").await;
+    window.sees("Yes.").await;
+    window.until_idle().await;
+    let told = server.chat(2).await.conversation();
+    let lost = !told.iter().any(|(_, text)| text.contains("Half an answer"));
+    format!("lost{}", u8::from(lost))
+}
