@@ -112,11 +112,52 @@ fn scrub(value: &mut Value) {
         Value::Array(values) => values.iter_mut().for_each(scrub),
         // A result that tells the time.
         Value::String(text) if is_time(text) => *text = "now".to_owned(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        Value::String(text) => *text = without_chance(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// A text without what chance put into it: the name of a temporary folder, and the 16 hex digits of a sentinel.
+fn without_chance(text: &str) -> String {
+    let mut plain = String::new();
+    let mut word = String::new();
+    for char in text.chars().chain(['\n']) {
+        if char.is_ascii_alphanumeric() {
+            word.push(char);
+            continue;
+        }
+        let name = word.len().checked_sub(16).map(|at| word.split_at(at));
+        match name {
+            _ if plain.ends_with('.') && word.len() == 9 && word.starts_with("tmp") => {
+                plain.push_str("tmp");
+            }
+            Some((name, digits)) if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                plain.push_str(name);
+                plain.push('#');
+            }
+            Some(_) | None => plain.push_str(&word),
+        }
+        plain.push(char);
+        word.clear();
+    }
+    plain.pop();
+    plain
 }
 
 /// `2026-03-01T09:00:00Z`, of any clock.
 fn is_time(text: &str) -> bool {
     text.len() == 20 && text.as_bytes()[10] == b'T' && text.ends_with('Z')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chance_is_taken_out_of_a_text_and_the_rest_is_kept() {
+        let text = "About stone0227468b80ff4b85? in /tmp/.tmpv4hA3C/a.txt, 2,000 kelp";
+        let plain = "About stone#? in /tmp/.tmp/a.txt, 2,000 kelp";
+        assert_eq!(without_chance(text), plain);
+        assert_eq!(without_chance("é ends.\n"), "é ends.\n");
+    }
 }

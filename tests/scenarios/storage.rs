@@ -251,6 +251,7 @@ async fn whichever_write_fails_the_intended_end_is_kept_once_the_disk_is_good_ag
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_slower_than_the_models_silence_limit_is_not_the_models_silence() {
+    tests::kept_log::differs("how much was read before the stop is a matter of time");
     let server = ModelServer::start(DIALECT);
     let world = World::new().await;
     server.script(
