@@ -168,6 +168,13 @@ impl World {
         self.line.cut();
     }
 
+    /// Closes the engine and leaves its data folder to whoever goes on with it.
+    pub async fn leave(mut self) -> TempDir {
+        self.quit().await;
+        let empty = tempfile::tempdir().expect("a data folder");
+        std::mem::replace(&mut self.dir, empty)
+    }
+
     /// Closes the engine and starts it again.
     pub async fn restart(&mut self) {
         self.quit().await;

@@ -27,6 +27,7 @@ mod killed;
 mod killed_at;
 mod left_behind;
 mod making_room;
+mod opening;
 mod projecting;
 mod random_turns;
 mod recorded;

@@ -21,6 +21,11 @@ use tests::{
 use transcript::Transcript;
 
 const TURNS: u64 = 2_500;
+/// Messages in the sessions that are opened, and how often.
+const LENGTHS: [u64; 2] = [5_000, 50_000];
+const OPENINGS: usize = 21;
+/// The longer one may take so many times as long.
+const RATIO_TARGET: f64 = 1.3;
 const PIECES: usize = 300;
 
 fn main() {
@@ -28,6 +33,7 @@ fn main() {
         .enable_all()
         .build();
     runtime.expect("a runtime").block_on(async {
+        opening().await;
         for turns in [0, TURNS] {
             text_events(turns).await;
         }
@@ -55,6 +61,41 @@ async fn session_of(server: &ModelServer, turns: u64) -> (World, SessionId, Clie
         began.elapsed()
     );
     (world, session, window)
+}
+
+/// From attaching to the first page, folded: what the engine has a part in when a session is opened.
+async fn opening() {
+    let mut medians = Vec::new();
+    for messages in LENGTHS {
+        let server = ModelServer::start(Dialect::Ollama);
+        let turns = messages / 2 - 1;
+        let (mut world, session) = seeded::conversation_of(&server, turns).await;
+        world.restart().await;
+        let last = TurnId::new(turns + 1);
+        let mut times = Vec::with_capacity(OPENINGS);
+        for _ in 0..OPENINGS {
+            let page = world.page().await;
+            let began = Instant::now();
+            let window = page.follow(session);
+            window
+                .until_shown("its end", |shown| shown.turn(last).map(|_| ()))
+                .await;
+            times.push(began.elapsed());
+        }
+        let first = times[0];
+        times.sort_unstable();
+        let median = times[OPENINGS / 2];
+        println!(
+            "{messages:>6} messages: attach -> first page, folded: median {median:?}, the first time {first:?}"
+        );
+        medians.push(median.as_secs_f64());
+    }
+    println!(
+        "  opening {} messages takes {:.2} times as long as {} (aim: under {RATIO_TARGET})",
+        LENGTHS[1],
+        medians[1] / medians[0],
+        LENGTHS[0]
+    );
 }
 
 async fn text_events(turns: u64) {
