@@ -115,6 +115,8 @@ mutants! {
     PlaceholderAsResult,
     /// Calls are told apart by the provider's own names for them.
     KeyByProviderId,
+    /// Blocks that the server wants back with the results are made up anew.
+    ForgetVerbatim,
 
     // Tools.
     /// A call runs though its answer was cut.

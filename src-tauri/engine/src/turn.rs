@@ -164,6 +164,7 @@ pub(crate) async fn run(cx: TurnCx) -> TurnEnd {
         tools: JoinSet::new(),
         toolbox,
         prepared: HashMap::new(),
+        verbatim: HashMap::new(),
         changing: Arc::new(Mutex::new(())),
         ceiling: Ceiling::new(cx.ceiling, cx.clock.as_ref()),
         progress: 0,
@@ -203,6 +204,9 @@ struct Driver {
     toolbox: Toolbox,
     /// What the calls that wait for the user's word would do.
     prepared: HashMap<ItemId, Box<Prepared>>,
+    /// The blocks that go back to the server as they came, each by the name of its answer's first call. Gone with the
+    /// turn, as is the server's wish for them.
+    verbatim: HashMap<String, String>,
     /// Held by the one call that changes something right now.
     changing: Arc<Mutex<()>>,
     ceiling: Ceiling,
@@ -242,6 +246,9 @@ struct Attempt {
     /// Whether the model has begun to say something.
     begun: watch::Sender<bool>,
     called: bool,
+    /// Its first call, once it is in the log, and the blocks that its server wants back with the results.
+    first_call: Option<ItemId>,
+    verbatim: Option<String>,
 }
 
 /// What an attempt asks, and whom.
@@ -330,6 +337,11 @@ impl Driver {
                 Effect::Record(body) => {
                     if !mutated!(self.cx.harness, NoFlushBeforeOther) {
                         self.text.drain_into(&mut self.batch);
+                    }
+                    if let (EventBody::ToolCallRequested { item, .. }, Work::Attempt(attempt)) =
+                        (&body, &mut self.work)
+                    {
+                        attempt.first_call.get_or_insert(*item);
                     }
                     self.batch.push(body);
                 }
@@ -426,7 +438,8 @@ impl Driver {
 
     async fn call_model(&mut self, candidate: usize, tools: Tools) {
         let asked = self.cx.conversation().await.and_then(|turns| {
-            let messages = context::messages_of(&turns, &turns, &self.cx.harness);
+            let mut messages = context::messages_of(&turns, &turns, &self.cx.harness);
+            context::put_back(&mut messages, &self.verbatim);
             let tools = match tools {
                 Tools::Offered => self.toolbox.specs(),
                 Tools::Withheld => Vec::new(),
@@ -482,6 +495,8 @@ impl Driver {
             task,
             begun,
             called: false,
+            first_call: None,
+            verbatim: None,
         })
     }
 
@@ -709,7 +724,8 @@ impl Driver {
             | ModelEvent::Text { .. }
             | ModelEvent::CallProgress { .. }
             | ModelEvent::Call { .. }
-            | ModelEvent::CallCut { .. } => true,
+            | ModelEvent::CallCut { .. }
+            | ModelEvent::Verbatim { .. } => true,
         };
         if begins && !has_begun {
             attempt.begun.send_replace(true);
@@ -774,6 +790,10 @@ impl Driver {
             ModelEvent::CallCut { name, arguments } => {
                 return Some(Input::CallCut { name, arguments });
             }
+            ModelEvent::Verbatim { blocks } => {
+                attempt.verbatim = Some(blocks);
+                return None;
+            }
         };
         self.cx.phase.set(phase);
         input
@@ -786,6 +806,11 @@ impl Driver {
             Work::Summary(attempt, summing) => (attempt, Some(summing)),
             Work::None | Work::Wait(_) => return Input::Cancelled(Cause::StorageFailed),
         };
+        if let (Some(first), Some(blocks)) = (attempt.first_call, attempt.verbatim)
+            && !mutated!(self.cx.harness, ForgetVerbatim)
+        {
+            self.verbatim.insert(context::call_id(first), blocks);
+        }
         let ended = attempt.task.await.unwrap_or_else(|error| {
             tracing::error!(%error, "an attempt's task was lost");
             Err(AttemptError {

@@ -11,6 +11,8 @@ pub enum Dialect {
     Ollama,
     /// OpenAI-compatible chat completions (llama.cpp, LM Studio, vLLM …).
     OpenAiChat,
+    /// Anthropic's messages API, and what speaks it too.
+    Anthropic,
 }
 
 /// One configured model server. Holds no secret: a key never stands in an event.
@@ -23,7 +25,7 @@ pub struct Provider {
     /// How it is spoken to.
     pub dialect: Dialect,
     /// Where its API begins: for Ollama the root (`http://host:11434`), for OpenAI-compatible the part before
-    /// `/chat/completions` (`http://host:8080/v1`). No trailing slash.
+    /// `/chat/completions` (`http://host:8080/v1`), for Anthropic the part before `/messages`. No trailing slash.
     pub base_url: String,
     /// Ollama: the context length to ask for, in tokens; the server's own default when absent.
     /// Equal in every request, or the server reloads the model.

@@ -121,6 +121,10 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
             let (green, red) = ("completed results2", "completed results1");
             (story!(telling::calls_of_one_name), green, red)
         }
+        Mutant::ForgetVerbatim => {
+            let green = "completed kept1";
+            (story!(telling::signed_thoughts), green, "completed kept0")
+        }
         Mutant::CompactAgain => {
             let green = "failed: ContextOverflow dials3";
             (story!(never_fits), green, "completed dials5")

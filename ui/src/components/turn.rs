@@ -516,6 +516,10 @@ fn more_facts(head: &TurnHead) -> String {
         if let AttemptState::Ended { usage, timings, .. } = &attempt.state {
             let prompt = usage.prompt_tokens.map(|n| format!("{n} tokens read"));
             let cached = usage.cached_tokens.map(|n| format!("{n} of them cached"));
+            let stored = usage
+                .cache_written_tokens
+                .filter(|n| *n > 0)
+                .map(|n| format!("{n} of them put into the cache"));
             let load = timings
                 .load_ms
                 .filter(|ms| *ms >= 1_000)
@@ -523,7 +527,7 @@ fn more_facts(head: &TurnHead) -> String {
             let first = timings
                 .first_content_ms
                 .map(|ms| format!("first word after {}", calendar::duration(ms)));
-            facts.extend([prompt, cached, load, first].into_iter().flatten());
+            facts.extend([prompt, cached, stored, load, first].into_iter().flatten());
         }
     }
     facts.join("\n")

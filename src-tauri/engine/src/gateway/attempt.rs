@@ -222,7 +222,10 @@ fn is_answer(event: &ModelEvent) -> bool {
         ModelEvent::CallProgress { .. } | ModelEvent::Call { .. } | ModelEvent::CallCut { .. } => {
             true
         }
-        ModelEvent::Sent | ModelEvent::Loading | ModelEvent::ReadingPrompt { .. } => false,
+        ModelEvent::Sent
+        | ModelEvent::Loading
+        | ModelEvent::ReadingPrompt { .. }
+        | ModelEvent::Verbatim { .. } => false,
     }
 }
 
@@ -232,7 +235,10 @@ fn is_content(event: &ModelEvent) -> bool {
         | ModelEvent::CallProgress { .. }
         | ModelEvent::Call { .. }
         | ModelEvent::CallCut { .. } => true,
-        ModelEvent::Sent | ModelEvent::Loading | ModelEvent::ReadingPrompt { .. } => false,
+        ModelEvent::Sent
+        | ModelEvent::Loading
+        | ModelEvent::ReadingPrompt { .. }
+        | ModelEvent::Verbatim { .. } => false,
     }
 }
 

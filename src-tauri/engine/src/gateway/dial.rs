@@ -7,9 +7,12 @@
 use std::{convert::Infallible, net::Ipv4Addr, net::Ipv6Addr, sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
+use protocol::Dialect;
 use reqwest::{
     Client, RequestBuilder, Response, Url,
-    header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, LOCATION, RETRY_AFTER},
+    header::{
+        AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER,
+    },
     redirect::Policy,
 };
 use tokio::sync::oneshot;
@@ -17,12 +20,16 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 
 use super::{
-    AttemptError, GatewayError,
+    AttemptError, GatewayError, anthropic,
     failure::{self, Refusal, Reply},
     fault::EXCERPT_BYTES_MAX,
     keys::ApiKey,
     peer::{Distance, Peer},
 };
+
+/// Where Anthropic's servers look for the key, and for the words that are spoken to them.
+const KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
+const VERSION_HEADER: HeaderName = HeaderName::from_static("anthropic-version");
 
 /// A sleeping machine or a pulled cable is noticed by the kernel even while a model takes minutes.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -169,9 +176,21 @@ pub(super) fn authorised(
     request: RequestBuilder,
     peer: &Peer,
 ) -> Result<RequestBuilder, AttemptError> {
-    match peer.key.as_ref().map(ApiKey::bearer) {
+    let (request, name, secret) = match peer.dialect {
+        Some(Dialect::Anthropic) => (
+            request.header(VERSION_HEADER, anthropic::VERSION),
+            KEY_HEADER,
+            peer.key.as_ref().map(ApiKey::bare),
+        ),
+        Some(Dialect::Ollama | Dialect::OpenAiChat) | None => (
+            request,
+            AUTHORIZATION,
+            peer.key.as_ref().map(ApiKey::bearer),
+        ),
+    };
+    match secret {
         None => Ok(request),
-        Some(Some(bearer)) => Ok(request.header(AUTHORIZATION, bearer)),
+        Some(Some(secret)) => Ok(request.header(name, secret)),
         Some(None) => Err(failure::no_key(peer)),
     }
 }

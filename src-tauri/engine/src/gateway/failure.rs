@@ -432,7 +432,9 @@ impl Case<'_> {
             "exceed_context_size_error",
             "context_length_exceeded",
             "string_above_max_length",
-        ]) || (status != 429 && overflows(&words))
+            "request_too_large",
+        ]) || status == 413
+            || (status != 429 && overflows(&words))
         {
             return self.overflow(said);
         }
@@ -480,7 +482,9 @@ impl Case<'_> {
                 "rate_limit_error",
                 "rate_limit_exceeded",
                 "too_many_requests",
+                "overloaded_error",
             ])
+            || status == 529
             || has(&[
                 "maximum pending requests",
                 "rate limit",
@@ -497,7 +501,11 @@ impl Case<'_> {
         if status == 403 {
             return self.forbidden(said);
         }
-        if tag(&["model_not_found"]) || lacks_model(&words, status) {
+        if tag(&["model_not_found"])
+            // "model: claude-…" is all that Anthropic says.
+            || (tag(&["not_found_error"]) && words.starts_with("model:"))
+            || lacks_model(&words, status)
+        {
             return error(
                 FailureCode::ModelNotFound,
                 self.unknown_model(),
@@ -618,7 +626,7 @@ impl Case<'_> {
         let model = self.peer.model();
         let room = match (said.prompt_tokens, said.context_tokens) {
             (Some(needed), Some(there_is)) => Some(Room { needed, there_is }),
-            (Some(_), None) | (None, Some(_) | None) => None,
+            (Some(_), None) | (None, Some(_) | None) => room(&said.message),
         };
         let sizes = room.map_or_else(String::new, |Room { needed, there_is }| {
             format!(": it has {needed} tokens, and there is room for {there_is}")
@@ -636,7 +644,7 @@ impl Case<'_> {
             Some(Dialect::Ollama) => {
                 format!("{place} has no model {model}. Get it with `ollama pull {model}`.")
             }
-            Some(Dialect::OpenAiChat) | None => {
+            Some(Dialect::OpenAiChat | Dialect::Anthropic) | None => {
                 format!("{place} has no model {model}. Choose one that it offers.")
             }
         }
@@ -707,7 +715,8 @@ fn not_a_reply(peer: &Peer, unreadable: &Unreadable) -> AttemptError {
 
 /// How servers say that the prompt is too long, in the words of many of them.
 fn overflows(words: &str) -> bool {
-    const PLAIN: [&str; 12] = [
+    const PLAIN: [&str; 13] = [
+        "context limit",
         "context length",
         "context size",
         "context window",
@@ -738,6 +747,19 @@ fn overflows(words: &str) -> bool {
     (PLAIN.iter().any(|part| words.contains(part)) && over.iter().any(|part| words.contains(part)))
         || words.contains("too many tokens")
         || CHINESE.iter().any(|part| words.contains(part))
+}
+
+/// The room in "prompt is too long: 210000 tokens > 200000 maximum".
+fn room(words: &str) -> Option<Room> {
+    let (before, after) = words.split_once('>')?;
+    let number = |word: &str| {
+        word.trim_matches(|c: char| !c.is_ascii_digit())
+            .parse()
+            .ok()
+    };
+    let needed = before.split_whitespace().rev().find_map(number)?;
+    let there_is = after.split_whitespace().find_map(number)?;
+    (needed > there_is).then_some(Room { needed, there_is })
 }
 
 fn lacks_model(words: &str, status: u16) -> bool {

@@ -4,6 +4,7 @@ pub(super) mod cassette;
 
 mod requests;
 
+mod anthropic;
 mod recorded;
 mod shapes;
 

@@ -135,6 +135,7 @@ impl Desk {
         let kind = match server.dialect() {
             Dialect::Ollama => format!("ollama={}", server.root()),
             Dialect::OpenAiChat => format!("openai={}/v1", server.root()),
+            Dialect::Anthropic => format!("anthropic={}/v1", server.root()),
         };
         Self {
             driver: Driver::start(&mark).await,

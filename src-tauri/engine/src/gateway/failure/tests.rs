@@ -198,7 +198,46 @@ fn refusals_met_elsewhere_have_theirs() {
             413,
             "{\"error\":{\"message\":\"prompt is too long: 210000 tokens > 200000 maximum\"}}",
             ContextOverflow,
+            Retry::Shorter(Some(Room {
+                needed: 210_000,
+                there_is: 200_000,
+            })),
+        ),
+        (
+            400,
+            "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length\"}}",
+            ContextOverflow,
             Retry::Shorter(None),
+        ),
+        (
+            413,
+            "{\"type\":\"error\",\"error\":{\"type\":\"request_too_large\",\"message\":\"Request exceeds the maximum size\"}}",
+            ContextOverflow,
+            Retry::Shorter(None),
+        ),
+        (
+            529,
+            "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}",
+            RateLimited,
+            Retry::Backoff,
+        ),
+        (
+            404,
+            "{\"type\":\"error\",\"error\":{\"type\":\"not_found_error\",\"message\":\"model: claude-none\"}}",
+            ModelNotFound,
+            Retry::Never,
+        ),
+        (
+            401,
+            "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"x-api-key header is required\"}}",
+            KeyRejected,
+            Retry::Never,
+        ),
+        (
+            400,
+            "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"Your credit balance is too low to access the API\"}}",
+            QuotaExceeded,
+            Retry::Never,
         ),
         (
             422,
