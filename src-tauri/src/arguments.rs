@@ -27,8 +27,7 @@ Usage:
 
 Options:
       --data-dir DIR       where everything is kept (else HOLDFAST_DATA_DIR, else the system's place for it)
-      --provider KIND=URL  the model server to ask: ollama=URL, openai=URL or anthropic=URL;
-                           remembered
+      --provider KIND=URL  the model server to ask: ollama=URL, openai=URL or anthropic=URL; remembered
       --model MODEL        the model to ask
   -h, --help               print this
   -V, --version            print the version
@@ -192,7 +191,7 @@ pub(crate) enum UsageError {
     #[error("{0} needs the path of a folder")]
     NoFolder(&'static str),
     #[error(
-        "--provider needs a kind and an address, as in ollama=http://127.0.0.1:11434 openai=http://127.0.0.1:8080/v1 or anthropic=https://api.example.com/v1, not ‘{0}’"
+        "--provider needs a kind and an address, as in ollama=http://127.0.0.1:11434, openai=http://127.0.0.1:8080/v1 or anthropic=https://api.example.com/v1, not ‘{0}’"
     )]
     NotAProvider(String),
     #[error("--provider: {0}")]

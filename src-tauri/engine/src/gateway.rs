@@ -399,6 +399,8 @@ pub enum ModelEvent {
     ReadingPrompt { done: u64, total: u64 },
     /// Text came. Never empty.
     Text { part: Part, text: String },
+    /// All the text of this answer so far was reasoning after all.
+    FoundReasoning,
     /// A tool call is being written: bytes of arguments so far.
     CallProgress { name: String, argument_bytes: u64 },
     /// A whole tool call. Sent before the attempt returns, run only after it returned well.

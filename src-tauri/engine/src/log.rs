@@ -257,6 +257,7 @@ impl Head {
             | EventBody::UserMessageAdded { .. }
             | EventBody::StepStarted { .. }
             | EventBody::TextAppended { .. }
+            | EventBody::TextFoundReasoning { .. }
             | EventBody::ToolCallRequested { .. }
             | EventBody::ToolCallStarted { .. }
             | EventBody::ToolCallFinished { .. }

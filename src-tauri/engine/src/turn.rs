@@ -704,12 +704,23 @@ impl Driver {
             Work::Attempt(attempt) => attempt,
             Work::Summary(_, summing) => {
                 // Not the reader's: only the phase says that a summary is being written.
-                if let ModelEvent::Text {
-                    part: Part::Answer,
-                    text,
-                } = event
-                {
-                    summing.text.push_str(&text);
+                match event {
+                    ModelEvent::Text {
+                        part: Part::Answer,
+                        text,
+                    } => summing.text.push_str(&text),
+                    ModelEvent::FoundReasoning => summing.text.clear(),
+                    ModelEvent::Text {
+                        part: Part::Reasoning,
+                        ..
+                    }
+                    | ModelEvent::Sent
+                    | ModelEvent::Loading
+                    | ModelEvent::ReadingPrompt { .. }
+                    | ModelEvent::CallProgress { .. }
+                    | ModelEvent::Call { .. }
+                    | ModelEvent::CallCut { .. }
+                    | ModelEvent::Verbatim { .. } => {}
                 }
                 return None;
             }
@@ -722,6 +733,7 @@ impl Driver {
             ModelEvent::Sent | ModelEvent::Loading => false,
             ModelEvent::ReadingPrompt { .. }
             | ModelEvent::Text { .. }
+            | ModelEvent::FoundReasoning
             | ModelEvent::CallProgress { .. }
             | ModelEvent::Call { .. }
             | ModelEvent::CallCut { .. }
@@ -757,6 +769,7 @@ impl Driver {
                 },
                 Some(Input::Text { part, text }),
             ),
+            ModelEvent::FoundReasoning => return Some(Input::FoundReasoning),
             ModelEvent::CallProgress {
                 name,
                 argument_bytes,

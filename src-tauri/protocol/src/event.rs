@@ -201,6 +201,9 @@ event_bodies! {
     StepStarted { step: u32, attempt: u32, model: ModelRef }
     /// An item's text grew. `offset` is the item's length so far in UTF-8 bytes; 0 begins the item.
     TextAppended { item: ItemId, part: Part, offset: u64, text: String }
+    /// What this item has said so far was reasoning: the tag that ends it came, and the one that begins it stands in the
+    /// server's template, where nobody sees it. Nothing is appended to the item after this.
+    TextFoundReasoning { item: ItemId }
     /// The model asks for a tool. `arguments` is the JSON text as received; `call_id` the provider's name for it, mere metadata.
     ToolCallRequested {
         item: ItemId,
@@ -275,6 +278,7 @@ impl EventBody {
         match self {
             Self::UserMessageAdded { item, .. }
             | Self::TextAppended { item, .. }
+            | Self::TextFoundReasoning { item }
             | Self::ToolCallRequested { item, .. }
             | Self::ApprovalRequested { item, .. }
             | Self::ApprovalResolved { item, .. }
@@ -341,6 +345,7 @@ impl EventBody {
             | Self::TurnStarted { .. }
             | Self::StepStarted { .. }
             | Self::TextAppended { .. }
+            | Self::TextFoundReasoning { .. }
             | Self::ToolCallRequested { .. }
             | Self::ApprovalRequested { .. }
             | Self::ApprovalResolved { .. }

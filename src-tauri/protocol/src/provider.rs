@@ -97,3 +97,63 @@ pub enum ProbeReport {
     /// It does not, and this is why.
     Fails { failure: Failure },
 }
+
+impl ProbeReport {
+    /// `provider` as it is better spoken to, where this test of it found a better way: only an Ollama's own API can hold
+    /// a model and its context steady.
+    pub fn better(&self, provider: &Provider) -> Option<Provider> {
+        match (self, provider.dialect) {
+            (
+                Self::Works {
+                    dialect: dialect @ Dialect::Ollama,
+                    base_url,
+                    ..
+                },
+                Dialect::OpenAiChat | Dialect::Anthropic,
+            ) => Some(Provider {
+                dialect: *dialect,
+                base_url: base_url.clone(),
+                ..provider.clone()
+            }),
+            (Self::Works { .. } | Self::Fails { .. }, _) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ollama_that_was_entered_as_something_else_has_a_better_way() {
+        let found = |dialect| ProbeReport::Works {
+            server: "Ollama 0.12.3".to_owned(),
+            dialect,
+            base_url: "http://h:11434".to_owned(),
+            models: Vec::new(),
+        };
+        let entered = |dialect| Provider {
+            id: ProviderId::from_bits(1),
+            name: "Box".to_owned(),
+            dialect,
+            base_url: "http://h:11434/v1".to_owned(),
+            num_ctx: None,
+            keep_alive: None,
+            think: Think::default(),
+            limits: None,
+        };
+        let better = found(Dialect::Ollama).better(&entered(Dialect::OpenAiChat));
+        assert_eq!(
+            better.map(|better| (better.dialect, better.base_url, better.name)),
+            Some((
+                Dialect::Ollama,
+                "http://h:11434".to_owned(),
+                "Box".to_owned()
+            ))
+        );
+        let as_it_is = found(Dialect::Ollama).better(&entered(Dialect::Ollama));
+        assert_eq!(as_it_is, None);
+        let another = found(Dialect::OpenAiChat).better(&entered(Dialect::Anthropic));
+        assert_eq!(another, None);
+    }
+}

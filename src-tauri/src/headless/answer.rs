@@ -167,6 +167,8 @@ impl Answer {
             | EventBody::UserMessageAdded { .. }
             | EventBody::TurnStarted { .. }
             | EventBody::StepStarted { .. }
+            // What went to stdout cannot be taken back.
+            | EventBody::TextFoundReasoning { .. }
             | EventBody::ToolCallStarted { .. }
             | EventBody::StepEnded { .. }
             | EventBody::HistoryRewound { .. }

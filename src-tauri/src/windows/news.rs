@@ -94,6 +94,7 @@ fn told(body: &EventBody) -> Told {
         | EventBody::TurnStarted { .. }
         | EventBody::StepStarted { .. }
         | EventBody::TextAppended { .. }
+        | EventBody::TextFoundReasoning { .. }
         | EventBody::ToolCallRequested { .. }
         | EventBody::ApprovalRequested { .. }
         | EventBody::ApprovalResolved { .. }

@@ -152,6 +152,13 @@ fn ServerEntry(
     let removed = provider.clone();
     let check = move |_| ask(test, address.clone(), Some(dialect));
     let check = Callback::new(check);
+    let tested = provider.clone();
+    let better = Memo::new(move |_| {
+        test.with(|test| match test {
+            Test::Answered(report) => report.better(&tested),
+            Test::Untried | Test::Asking | Test::Lost(_) => None,
+        })
+    });
     view! {
         <li class="server" data-testid="server">
             <div class="server-row">
@@ -194,6 +201,7 @@ fn ServerEntry(
                 </button>
             </div>
             <TestResult test />
+            {move || better.get().map(|better| view! { <BetterWay better /> })}
             {move || {
                 is_edited
                     .get()
@@ -208,6 +216,34 @@ fn ServerEntry(
                     })
             }}
         </li>
+    }
+    .into_any()
+}
+
+/// The offer to speak to a server in the way that a test found.
+#[component]
+fn BetterWay(better: Provider) -> impl IntoView {
+    let desk = use_desk();
+    let words = RwSignal::new(None::<String>);
+    let change = move |_| {
+        let provider = better.clone();
+        ipc::spawn(async move {
+            // Taken, the row is another one.
+            if let Err(error) = desk.submit(Op::ChangeProvider { provider }).await {
+                words.try_set(Some(refusal_words(&error)));
+            }
+        });
+    };
+    view! {
+        <div class="test-result" data-testid="better-way">
+            <span class="hint">
+                "This is an Ollama. Only in its own language can its context length be set, and how long it keeps a model loaded."
+            </span>
+            <button type="button" class="button" on:click=change>
+                "Speak to it as Ollama"
+            </button>
+        </div>
+        {move || words.get().map(|words| view! { <p class="alert" role="alert">{words}</p> })}
     }
     .into_any()
 }

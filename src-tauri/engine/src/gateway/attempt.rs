@@ -225,6 +225,7 @@ fn is_answer(event: &ModelEvent) -> bool {
         ModelEvent::Sent
         | ModelEvent::Loading
         | ModelEvent::ReadingPrompt { .. }
+        | ModelEvent::FoundReasoning
         | ModelEvent::Verbatim { .. } => false,
     }
 }
@@ -232,6 +233,7 @@ fn is_answer(event: &ModelEvent) -> bool {
 fn is_content(event: &ModelEvent) -> bool {
     match event {
         ModelEvent::Text { .. }
+        | ModelEvent::FoundReasoning
         | ModelEvent::CallProgress { .. }
         | ModelEvent::Call { .. }
         | ModelEvent::CallCut { .. } => true,

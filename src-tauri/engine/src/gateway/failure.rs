@@ -836,16 +836,22 @@ fn in_words(time: Duration) -> String {
     match seconds {
         0..=119 => format!("{seconds} s"),
         120..=7199 => format!("{} minutes", seconds / 60),
-        _ => format!("{} hours", seconds / 3600),
+        7200..=172_799 => format!("{} hours", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
     }
 }
+
+/// The longest wait that is told. A server that names a longer one says no, for all that anybody can wait for.
+const WAIT_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// How long `Retry-After` asks to wait: seconds or a date. Nothing sensible, or no wait at all, is the usual wait.
 fn retry_after(text: &str, wall: Timestamp) -> Option<Duration> {
     let text = text.trim();
-    if let Ok(seconds) = text.parse::<f64>() {
-        // `try_from` refuses what is negative, not a number or beyond all counting.
-        let wait = Duration::try_from_secs_f64(seconds.ceil()).ok()?;
+    let is_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    if let (true, Ok(seconds)) = (is_number, text.parse::<f64>()) {
+        // Beyond all counting is still a wait.
+        let seconds = seconds.ceil().min(WAIT_MAX.as_secs_f64());
+        let wait = Duration::try_from_secs_f64(seconds).ok()?;
         return (!wait.is_zero()).then_some(wait);
     }
     let at = http_date(text)?;
@@ -853,7 +859,7 @@ fn retry_after(text: &str, wall: Timestamp) -> Option<Duration> {
     u64::try_from(millis)
         .ok()
         .filter(|ms| *ms > 0)
-        .map(Duration::from_millis)
+        .map(|ms| Duration::from_millis(ms).min(WAIT_MAX))
 }
 
 /// Seconds since 1970 of `Sun, 06 Nov 1994 08:49:37 GMT`; the two older forms are not sent any more.

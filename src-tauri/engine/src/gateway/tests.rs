@@ -9,6 +9,7 @@ mod recorded;
 mod shapes;
 
 mod loopback;
+mod wire;
 
 use protocol::{Dialect, Part};
 

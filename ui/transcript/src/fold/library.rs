@@ -233,6 +233,7 @@ impl Library {
             | EventBody::TurnStarted { .. }
             | EventBody::StepStarted { .. }
             | EventBody::TextAppended { .. }
+            | EventBody::TextFoundReasoning { .. }
             | EventBody::ToolCallRequested { .. }
             | EventBody::ApprovalRequested { .. }
             | EventBody::ApprovalResolved { .. }

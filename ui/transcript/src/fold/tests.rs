@@ -377,6 +377,22 @@ fn a_turn_is_told_in_the_order_of_the_log_whatever_its_items_are() {
 }
 
 #[test]
+fn a_text_that_was_found_to_be_reasoning_is_reasoning_and_the_answer_begins_after_it() {
+    let mut log = Log::started();
+    log.begin(T1, 1).step(T1, 1);
+    log.text(T1, 2, Part::Answer, 0, "I should add");
+    log.say(T1, EventBody::TextFoundReasoning { item: item(2) });
+    log.text(T1, 3, Part::Answer, 0, "4");
+    let transcript = log.folded();
+    let turn = transcript.turn(T1).expect("the turn");
+    assert_eq!(kinds(turn), ["message", "reasoning", "answer"]);
+    assert_eq!(
+        text_of(&transcript, T1, 2),
+        ("I should add".to_owned(), false)
+    );
+}
+
+#[test]
 fn every_result_is_in_its_own_call_though_the_provider_names_them_alike() {
     let transcript = story().folded();
     for (number, expected) in [(4, "four"), (5, "five")] {
@@ -1015,6 +1031,7 @@ fn any_body() -> impl Strategy<Value = EventBody> {
         10 => (number.clone(), part, 0..6_u64, "[aü]{0,3}").prop_map(|(number, part, offset, text)| {
             EventBody::TextAppended { item: item(number), part, offset, text }
         }),
+        2 => number.clone().prop_map(|number| EventBody::TextFoundReasoning { item: item(number) }),
         3 => number.clone().prop_map(|number| EventBody::ToolCallRequested {
             item: item(number), step: 1, name: "t".to_owned(), arguments: "{".to_owned(), call_id: None,
         }),

@@ -248,6 +248,7 @@ impl Transcript {
             }
             EventBody::StepStarted { .. }
             | EventBody::TextAppended { .. }
+            | EventBody::TextFoundReasoning { .. }
             | EventBody::ToolCallRequested { .. }
             | EventBody::ApprovalRequested { .. }
             | EventBody::ApprovalResolved { .. }

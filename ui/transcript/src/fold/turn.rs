@@ -140,6 +140,7 @@ impl Turn {
                 offset,
                 text,
             } => self.append(*item, *part, *offset, text, at, changes),
+            EventBody::TextFoundReasoning { item } => self.find_reasoning(*item, at, changes),
             EventBody::ToolCallRequested {
                 item,
                 step,
@@ -269,6 +270,7 @@ impl Turn {
             | EventBody::TurnStarted { .. }
             | EventBody::StepStarted { .. }
             | EventBody::TextAppended { .. }
+            | EventBody::TextFoundReasoning { .. }
             | EventBody::ToolCallRequested { .. }
             | EventBody::ApprovalRequested { .. }
             | EventBody::ApprovalResolved { .. }
@@ -499,6 +501,27 @@ impl Turn {
     }
 
     /// Closes the text that was open. When it last changed stays the moment of its last text: that is how long it took.
+    /// A text that was taken for the answer was none.
+    fn find_reasoning(&mut self, item: ItemId, at: Timestamp, changes: &mut Vec<Change>) {
+        let turn = self.view.turn;
+        let position = self.position(item);
+        let Some(view) = position.and_then(|position| self.view.items.get_mut(position)) else {
+            return;
+        };
+        match &mut view.body {
+            ItemBody::Text { part, open, .. } => {
+                *part = Part::Reasoning;
+                *open = false;
+                view.changed_at = at;
+                changes.push(Change::ItemChanged { turn, item });
+            }
+            ItemBody::UserMessage { .. }
+            | ItemBody::ToolCall { .. }
+            | ItemBody::Compacted { .. }
+            | ItemBody::Unsupported { .. } => {}
+        }
+    }
+
     fn close_text(&mut self, changes: &mut Vec<Change>) {
         let turn = self.view.turn;
         if let Some(view) = self.view.items.last_mut()

@@ -29,7 +29,7 @@ use super::cassette;
 
 /// Time that passes only when a test says so.
 #[derive(Default)]
-struct HandClock(Mutex<Hands>);
+pub(super) struct HandClock(Mutex<Hands>);
 
 #[derive(Default)]
 struct Hands {
@@ -109,14 +109,14 @@ impl Fake {
 }
 
 /// One request as it came.
-struct Call {
+pub(super) struct Call {
     line: String,
     headers: BTreeMap<String, String>,
     body: String,
 }
 
 impl Call {
-    async fn read(socket: &mut TcpStream) -> Self {
+    pub(super) async fn read(socket: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
         let head = loop {
             if let Some(at) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
@@ -165,7 +165,7 @@ async fn chunk(socket: &mut TcpStream, body: &str) {
 }
 
 /// Resolves when the other side has closed.
-async fn closed(socket: &mut TcpStream) {
+pub(super) async fn closed(socket: &mut TcpStream) {
     let mut block = [0; 64];
     while !matches!(socket.read(&mut block).await, Ok(0) | Err(_)) {}
 }
@@ -184,7 +184,7 @@ fn delta(text: &str) -> String {
 const STOP: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
-fn provider(dialect: Dialect, address: &str) -> Provider {
+pub(super) fn provider(dialect: Dialect, address: &str) -> Provider {
     Provider {
         id: ProviderId::from_bits(7),
         name: "Box".into(),
@@ -200,7 +200,7 @@ fn provider(dialect: Dialect, address: &str) -> Provider {
     }
 }
 
-fn request() -> ModelRequest {
+pub(super) fn request() -> ModelRequest {
     ModelRequest {
         model: "m".into(),
         messages: vec![Message::User { text: "hi".into() }],
@@ -262,7 +262,7 @@ async fn until(fact: impl Fn() -> bool) {
     }
 }
 
-fn run<F: Future>(test: F) -> F::Output {
+pub(super) fn run<F: Future>(test: F) -> F::Output {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
