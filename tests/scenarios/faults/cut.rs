@@ -26,8 +26,7 @@ const WAYS: [Ending; 3] = [Ending::Fin, Ending::Rst, Ending::Silence];
 fn other_of(dialect: Dialect) -> Dialect {
     match dialect {
         Dialect::Ollama => Dialect::OpenAiChat,
-        Dialect::OpenAiChat => Dialect::Anthropic,
-        Dialect::Anthropic => Dialect::Ollama,
+        Dialect::OpenAiChat => Dialect::Ollama,
     }
 }
 

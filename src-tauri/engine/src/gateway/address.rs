@@ -86,8 +86,7 @@ fn origins(url: &Url, scheme_typed: bool) -> Vec<String> {
 
 /// The path without the endpoint at its end.
 fn base_path(path: &str) -> String {
-    const ENDPOINTS: [&str; 14] = [
-        "/messages",
+    const ENDPOINTS: [&str; 13] = [
         "/chat/completions",
         "/completions",
         "/embeddings",

@@ -8,14 +8,13 @@ use protocol::Dialect;
 use super::{
     ModelEvent,
     answer::{Verdict, Wants},
-    anthropic, ollama, openai,
+    ollama, openai,
 };
 
 /// The decoder of one answer.
 pub(super) enum Decoder {
     Ollama(ollama::Decoder),
     OpenAi(openai::Decoder),
-    Anthropic(anthropic::Decoder),
 }
 
 impl Decoder {
@@ -23,7 +22,6 @@ impl Decoder {
         match dialect {
             Dialect::Ollama => Self::Ollama(ollama::Decoder::new()),
             Dialect::OpenAiChat => Self::OpenAi(openai::Decoder::new()),
-            Dialect::Anthropic => Self::Anthropic(anthropic::Decoder::new()),
         }
     }
 
@@ -32,7 +30,6 @@ impl Decoder {
         match self {
             Self::Ollama(decoder) => decoder.feed(bytes),
             Self::OpenAi(decoder) => decoder.feed(bytes),
-            Self::Anthropic(decoder) => decoder.feed(bytes),
         }
     }
 
@@ -41,7 +38,6 @@ impl Decoder {
         match self {
             Self::Ollama(decoder) => decoder.wants(),
             Self::OpenAi(decoder) => decoder.wants(),
-            Self::Anthropic(decoder) => decoder.wants(),
         }
     }
 
@@ -50,7 +46,6 @@ impl Decoder {
         match self {
             Self::Ollama(decoder) => decoder.began(),
             Self::OpenAi(decoder) => decoder.began(),
-            Self::Anthropic(decoder) => decoder.began(),
         }
     }
 
@@ -59,7 +54,6 @@ impl Decoder {
         match self {
             Self::Ollama(decoder) => decoder.finish(),
             Self::OpenAi(decoder) => decoder.finish(),
-            Self::Anthropic(decoder) => decoder.finish(),
         }
     }
 }

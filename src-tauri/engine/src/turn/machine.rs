@@ -49,8 +49,6 @@ pub(crate) enum Input {
     Begin,
     /// The model said something.
     Text { part: Part, text: String },
-    /// What it has said so far in this answer was no answer yet.
-    FoundReasoning,
     /// The model called a tool; the call is whole.
     Call {
         name: String,
@@ -265,12 +263,6 @@ impl Machine {
             (Input::Cancelled(cause), _) => self.cancelled(cause, &mut out),
             (Input::Begin, State::New) => self.next_step(&mut out),
             (Input::Text { part, text }, State::Streaming) => self.text(part, text, &mut out),
-            (Input::FoundReasoning, State::Streaming) => {
-                if let Some((item, Part::Answer)) = self.open_text {
-                    self.open_text = None;
-                    out.push(Effect::Record(EventBody::TextFoundReasoning { item }));
-                }
-            }
             (
                 Input::Call {
                     name,
@@ -315,7 +307,6 @@ impl Machine {
             (
                 Input::Begin
                 | Input::Text { .. }
-                | Input::FoundReasoning
                 | Input::Call { .. }
                 | Input::CallCut { .. }
                 | Input::AttemptEnded(_)
