@@ -27,7 +27,7 @@ Usage:
 
 Options:
       --data-dir DIR       where everything is kept (else HOLDFAST_DATA_DIR, else the system's place for it)
-      --provider KIND=URL  the model server to ask: ollama=URL or openai=URL; remembered
+      --provider KIND=URL  the model server to ask: ollama=URL, openai=URL or anthropic=URL; remembered
       --model MODEL        the model to ask
   -h, --help               print this
   -V, --version            print the version
@@ -191,7 +191,7 @@ pub(crate) enum UsageError {
     #[error("{0} needs the path of a folder")]
     NoFolder(&'static str),
     #[error(
-        "--provider needs a kind and an address, as in ollama=http://127.0.0.1:11434 or openai=http://127.0.0.1:8080/v1, not ‘{0}’"
+        "--provider needs a kind and an address, as in ollama=http://127.0.0.1:11434, openai=http://127.0.0.1:8080/v1 or anthropic=https://api.example.com/v1, not ‘{0}’"
     )]
     NotAProvider(String),
     #[error("--provider: {0}")]
@@ -462,13 +462,14 @@ fn filled(option: &'static str, value: OsString) -> Result<String, UsageError> {
     Ok(value)
 }
 
-/// `ollama=URL` or `openai=URL`.
+/// `ollama=URL`, `openai=URL` or `anthropic=URL`.
 fn provider(value: &str) -> Result<ProviderWish, UsageError> {
     let not_one = || UsageError::NotAProvider(value.to_owned());
     let (kind, address) = value.split_once('=').ok_or_else(not_one)?;
     let dialect = match kind.trim().to_ascii_lowercase().as_str() {
         "ollama" => Dialect::Ollama,
         "openai" => Dialect::OpenAiChat,
+        "anthropic" => Dialect::Anthropic,
         _ => return Err(not_one()),
     };
     let base_url = gateway::base_url(address, dialect)

@@ -19,7 +19,7 @@ pub(crate) enum NoChoice {
     #[error("{}", .0.message)]
     Fails(Failure),
     #[error(
-        "no model server is configured and none was found on this machine; start one (Ollama, llama.cpp, LM Studio …) or name one with --provider ollama=URL or openai=URL"
+        "no model server is configured and none was found on this machine; start one (Ollama, llama.cpp, LM Studio …) or name one with --provider ollama=URL, openai=URL or anthropic=URL"
     )]
     NoProvider,
     #[error("{0} offers no model; load or pull one there, or name one with --model")]
@@ -179,7 +179,10 @@ fn kind(dialect: Dialect, server: &str) -> String {
     match dialect {
         Dialect::Ollama => "Ollama",
         Dialect::OpenAiChat if server.is_empty() || server.starts_with("OpenAI") => "Model server",
-        Dialect::OpenAiChat => server.split([' ', ',']).next().unwrap_or(server),
+        Dialect::Anthropic if server.is_empty() || server.starts_with("OpenAI") => "Anthropic",
+        Dialect::OpenAiChat | Dialect::Anthropic => {
+            server.split([' ', ',']).next().unwrap_or(server)
+        }
     }
     .to_owned()
 }

@@ -7,6 +7,7 @@
 
 mod answer;
 mod cassette;
+mod manners;
 mod script;
 
 use std::{
@@ -40,8 +41,8 @@ use script::{Framing, Head, Step};
 
 use crate::{gate::Gates, watched::Watched};
 
-/// The two dialects there are.
-pub const DIALECTS: [Dialect; 2] = [Dialect::Ollama, Dialect::OpenAiChat];
+/// The dialects there are.
+pub const DIALECTS: [Dialect; 3] = [Dialect::Ollama, Dialect::OpenAiChat, Dialect::Anthropic];
 
 /// Larger than any request of a test.
 const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -102,13 +103,22 @@ impl Request {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let json = self.json();
         let messages = json["messages"].as_array().cloned().unwrap_or_default();
-        messages
-            .iter()
-            .map(|message| Message {
-                role: text(&message["role"]),
-                content: text(&message["content"]),
-            })
-            .collect()
+        let system = json["system"].as_array().into_iter().flatten();
+        let system = system.map(|block| Message {
+            role: "system".to_owned(),
+            content: text(&block["text"]),
+        });
+        let messages = messages.iter().flat_map(|message| {
+            let role = text(&message["role"]);
+            match message["content"].as_array() {
+                Some(blocks) => of_blocks(&role, blocks),
+                None => vec![Message {
+                    role,
+                    content: text(&message["content"]),
+                }],
+            }
+        });
+        system.chain(messages).collect()
     }
 
     /// The same as `(role, content)`, without the instructions that come first.
@@ -121,8 +131,32 @@ impl Request {
     }
 
     fn is_chat(&self) -> bool {
-        self.method == "POST" && matches!(self.path.as_str(), "/api/chat" | "/v1/chat/completions")
+        self.method == "POST"
+            && matches!(
+                self.path.as_str(),
+                "/api/chat" | "/v1/chat/completions" | "/v1/messages"
+            )
     }
+}
+
+/// A message in blocks, as other dialects would say it: each text and each result is one of its own.
+fn of_blocks(role: &str, blocks: &[Value]) -> Vec<Message> {
+    let said = |role: &str, content: &Value| Message {
+        role: role.to_owned(),
+        content: content.as_str().unwrap_or_default().to_owned(),
+    };
+    let mut messages: Vec<Message> = blocks
+        .iter()
+        .filter_map(|block| match block["type"].as_str() {
+            Some("text") => Some(said(role, &block["text"])),
+            Some("tool_result") => Some(said("tool", &block["content"])),
+            _ => None,
+        })
+        .collect();
+    if messages.is_empty() {
+        messages.push(said(role, &Value::Null));
+    }
+    messages
 }
 
 #[derive(Debug)]
@@ -273,19 +307,6 @@ impl ModelServer {
         }
     }
 
-    /// New connections are refused from now on; those that stand go on standing, in silence.
-    pub async fn refuse_connections(&self) {
-        let accepting = self.running().as_mut().map(|running| {
-            let refusing = running.runtime.spawn(async {});
-            std::mem::replace(&mut running.accepting, refusing)
-        });
-        if let Some(accepting) = accepting {
-            accepting.abort();
-            // Cancelled is what it is meant to be; the listener is closed by then.
-            let _ = accepting.await;
-        }
-    }
-
     fn running(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -306,11 +327,12 @@ pub fn provider_at(dialect: Dialect, address: SocketAddr) -> Provider {
         name: match dialect {
             Dialect::Ollama => "Scripted Ollama".to_owned(),
             Dialect::OpenAiChat => "Scripted llama-server".to_owned(),
+            Dialect::Anthropic => "Scripted Anthropic".to_owned(),
         },
         dialect,
         base_url: match dialect {
             Dialect::Ollama => format!("http://{address}"),
-            Dialect::OpenAiChat => format!("http://{address}/v1"),
+            Dialect::OpenAiChat | Dialect::Anthropic => format!("http://{address}/v1"),
         },
         num_ctx: None,
         keep_alive: None,
@@ -456,6 +478,15 @@ impl Connection {
     async fn answer(self, shared: &Shared) {
         if let Some(script) = default_answer(shared.dialect, &self.request) {
             self.play(script, shared).await;
+            return;
+        }
+        let breach = match shared.dialect {
+            Dialect::Anthropic if self.request.is_chat() => manners::breach(&self.request),
+            Dialect::Anthropic | Dialect::Ollama | Dialect::OpenAiChat => None,
+        };
+        if let Some(words) = breach {
+            self.play(Script::error(shared.dialect, 400, &words), shared)
+                .await;
             return;
         }
         let script = shared.take_script_for(&self.request);
@@ -705,7 +736,23 @@ fn default_answer(dialect: Dialect, request: &Request) -> Option<Script> {
         (Dialect::OpenAiChat, "GET", _) => {
             return Some(Script::error(dialect, 404, "File Not Found"));
         }
-        (Dialect::Ollama | Dialect::OpenAiChat, _, _) => return None,
+        (Dialect::Anthropic, "GET", path) if path.starts_with("/v1/models") => {
+            if request.header("anthropic-version").is_none() {
+                let words = "anthropic-version: header is required";
+                return Some(Script::error(dialect, 400, words));
+            }
+            json!({
+                "data": [{
+                    "type": "model", "id": MODEL, "display_name": "Lighthouse",
+                    "created_at": "2026-02-28T12:00:00Z", "max_input_tokens": 200_000,
+                }],
+                "has_more": false, "first_id": MODEL, "last_id": MODEL,
+            })
+        }
+        (Dialect::Anthropic, "GET", _) => {
+            return Some(Script::error(dialect, 404, "Not Found"));
+        }
+        (Dialect::Ollama | Dialect::OpenAiChat | Dialect::Anthropic, _, _) => return None,
     };
     Some(Script::page(
         200,

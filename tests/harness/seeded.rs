@@ -1,15 +1,17 @@
 //! Long sessions, written straight into the database: holding thousands of turns would take minutes.
 //!
-//! Invariant: only facts are written (events, and where turns begin); every cache is the product's own to make.
+//! Invariant: facts are written (events, and where turns begin), and of the caches only what the product would have
+//! written with each turn's end: its view. Nobody can tell the conversation from one that was held, its op ids aside.
 
 use std::path::Path;
 
 use protocol::{
-    Boot, Dialect, EventBody, FinishReason, ItemId, MessagePurpose, ModelRef, Op, OpId, Origin,
-    OutcomeKind, Part, SessionId, StopReason, Timings, TurnId, TurnOutcome, Usage,
+    Boot, Dialect, Event, EventBody, FinishReason, ItemId, MessagePurpose, ModelRef, Op, OpId,
+    Part, Seq, SessionId, StopReason, Timestamp, Timings, TurnId, TurnOutcome, Usage,
 };
 use rusqlite::{Connection, params};
 use serde_json::Value;
+use transcript::fold_turn;
 
 use crate::{
     model_server::{Answer, ModelServer},
@@ -61,7 +63,8 @@ pub fn add_turns(data_dir: &Path, session: SessionId, model: &ModelRef, turns: u
     for _ in 0..turns {
         turn += 1;
         let first = seq + 1;
-        for body in one_turn(number(item) + 1, model) {
+        let mut events = Vec::new();
+        for body in one_turn(number(turn), number(item) + 1, model) {
             seq += 1;
             let mut fields = serde_json::to_value(&body).expect("an event has a JSON form");
             if let Value::Object(fields) = &mut fields {
@@ -72,12 +75,21 @@ pub fn add_turns(data_dir: &Path, session: SessionId, model: &ModelRef, turns: u
                 .map(|item| i64::try_from(item.get()).expect("a small number"));
             item = own.unwrap_or(item);
             write
-                .execute(
+                .prepare_cached(
                     "INSERT INTO events (stream, seq, turn, item, kind, at, body)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                    params![stream, seq, turn, own, body.kind(), at, fields.to_string()],
                 )
+                .and_then(|mut insert| {
+                    let text = fields.to_string();
+                    insert.execute(params![stream, seq, turn, own, body.kind(), at, text])
+                })
                 .expect("the log takes the event");
+            events.push(Event {
+                seq: Seq::new(number(seq)),
+                at: Timestamp::from_millis(at),
+                turn: Some(TurnId::new(number(turn))),
+                body,
+            });
         }
         write
             .execute(
@@ -85,80 +97,69 @@ pub fn add_turns(data_dir: &Path, session: SessionId, model: &ModelRef, turns: u
                 params![stream, turn, first],
             )
             .expect("the turn begins somewhere");
+        let view = fold_turn(&events).expect("a turn that ended has a view");
+        let view = serde_json::to_string(&view).expect("a view has a JSON form");
+        write
+            .execute(
+                "INSERT INTO turn_views (stream, turn, body) VALUES (?1, ?2, ?3)",
+                params![stream, turn, view],
+            )
+            .expect("the view is kept");
     }
     write.commit().expect("all of it, or nothing");
-}
-
-/// Adds sessions to the library, each with `turns` turns that ended and were seen; their own streams stay empty. No engine
-/// may have the folder open. How many events the library has then.
-pub fn add_sessions(data_dir: &Path, model: &ModelRef, sessions: u64, turns: u64) -> u64 {
-    let mut db = Connection::open(data_dir.join(DATABASE)).expect("the database opens");
-    let write = db.transaction().expect("a transaction");
-    let mut seq: i64 = write
-        .query_row(
-            "SELECT coalesce(max(seq), 0) FROM events WHERE stream = 0",
-            [],
-            |row| row.get(0),
-        )
-        .expect("a count");
-    let mut insert = write
-        .prepare("INSERT INTO events (stream, seq, kind, at, body) VALUES (0, ?1, ?2, ?3, ?4)")
-        .expect("a statement");
-    let mut add = |body: &EventBody| {
-        let mut fields = serde_json::to_value(body).expect("an event has a JSON form");
-        if let Value::Object(fields) = &mut fields {
-            fields.remove("kind");
-        }
-        seq += 1;
-        insert
-            .execute(params![seq, body.kind(), seq, fields.to_string()])
-            .expect("the log takes the event");
-    };
-    for n in 0..sessions {
-        let session = SessionId::from_bits(u128::from(n) + 1);
-        add(&EventBody::SessionListed {
-            session,
-            title: format!("What of the tides, and how do they move the kelp? Part {n}"),
-            origin: Origin::Conversation,
-        });
-        for turn in (1..=turns).map(TurnId::new) {
-            let model = model.clone();
-            add(&EventBody::SessionTurnStarted {
-                session,
-                turn,
-                model,
-            });
-            add(&EventBody::SessionTurnEnded {
-                session,
-                turn,
-                outcome: OutcomeKind::Completed,
-                unread: true,
-            });
-            add(&EventBody::SessionSeen { session, turn });
-        }
-    }
-    drop(insert);
-    write.commit().expect("all of it, or nothing");
-    number(seq)
-}
-
-/// Whether the folder's library has a snapshot.
-pub fn has_snapshot(data_dir: &Path) -> bool {
-    let db = Connection::open(data_dir.join(DATABASE)).expect("the database opens");
-    db.query_row("SELECT 1 FROM heads WHERE stream = 0", [], |_| Ok(()))
-        .is_ok()
 }
 
 fn number(stored: i64) -> u64 {
     u64::try_from(stored).expect("ids are positive")
 }
 
-fn one_turn(item: u64, model: &ModelRef) -> [EventBody; 6] {
+/// What the user says in a turn. The turn's number makes it unlike all others.
+pub fn question(turn: u64) -> String {
+    format!("Question {turn}: and what of the tides, how do they move the kelp?")
+}
+
+/// What the model says: four answers of five have code in them, which are two messages of five.
+fn answer(turn: u64) -> String {
+    const SENTENCES: [&str; 4] = [
+        "They pull it to and fro, twice a day, and the holdfast keeps it where it is.",
+        "The moon does most of the pulling; the sun helps when they stand in a line, and hinders when they do not.",
+        "A stipe of *Macrocystis* bends and does not break, because it floats on gas of its own making.",
+        "What tears it loose is a **storm**, and then it drifts, still alive, for as long as `light` reaches it.",
+    ];
+    let mut text = format!("Answer {turn}. ");
+    for n in 0..2 + turn % 3 {
+        let first = (turn + n) as usize;
+        for sentence in SENTENCES.iter().cycle().skip(first % 4).take(3) {
+            text.push_str(sentence);
+            text.push(' ');
+        }
+        text.push_str("\n\n");
+    }
+    if turn.is_multiple_of(3) {
+        text.push_str(
+            "- the blade, which gathers light\n- the stipe, which carries it\n- the holdfast\n\n",
+        );
+    }
+    if !turn.is_multiple_of(5) {
+        text.push_str("```rust\n");
+        for line in 0..6 + turn % 13 {
+            text.push_str(&format!(
+                "let height_{line} = tide.at(hour + {line}) * {turn}; // in metres\n"
+            ));
+        }
+        text.push_str("```\n\nSo much for turn ");
+        text.push_str(&turn.to_string());
+        text.push('.');
+    }
+    text
+}
+
+fn one_turn(turn: u64, item: u64, model: &ModelRef) -> [EventBody; 6] {
     let message = ItemId::new(item);
     [
         EventBody::UserMessageAdded {
             item: message,
-            text: "And what of the tides, how do they move the kelp?".to_owned(),
+            text: question(turn),
             op: OpId::from_bits(random_u128()),
             purpose: MessagePurpose::Said,
         },
@@ -177,8 +178,7 @@ fn one_turn(item: u64, model: &ModelRef) -> [EventBody; 6] {
             item: message.next(),
             part: Part::Answer,
             offset: 0,
-            text: "They pull it to and fro, twice a day, and the holdfast keeps it where it is. "
-                .repeat(4),
+            text: answer(turn),
         },
         EventBody::StepEnded {
             step: 1,

@@ -27,14 +27,12 @@ mod killed;
 mod killed_at;
 mod left_behind;
 mod making_room;
+mod opening;
 mod projecting;
 mod random_turns;
 mod recorded;
 mod rewinding;
-mod shelved;
-mod sleeping;
 mod storage;
-mod unread;
 
 mod mutants;
 

@@ -1,17 +1,20 @@
 //! What only the real window can break. The shipped binary, driven from outside; run by `cargo xtask test`.
 
 mod asking;
-mod glass;
+mod comings;
+pub(crate) mod glass;
+mod limits;
 mod settings;
-mod unread;
+mod verdict;
 
 use glass::{Desk, ESCAPE, Window};
-use protocol::{Dialect, FailureCode, ItemBody, Part, TurnOutcome};
+use protocol::{Dialect, FailureCode, TurnOutcome};
 use tests::{
     model_server::{Answer, Ending, ModelServer, Script},
     picture,
     sentinel::Sentinel,
 };
+use verdict::letters;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a display"]
@@ -307,53 +310,12 @@ async fn hostile_text_is_shown_as_text_and_does_not_run() {
 
 /// The texts in the window are the texts in the log: each of them, in order, once.
 async fn shows_what_is_stored(desk: &Desk, window: &Window) {
-    let stored = desk.stored();
-    let texts = |wanted: fn(&ItemBody) -> Option<&str>| -> Vec<String> {
-        let items = stored.turns.iter().flat_map(|turn| &turn.items);
-        items
-            .filter_map(|item| wanted(&item.body))
-            .map(words)
-            .collect()
-    };
-    let asked = texts(|body| match body {
-        ItemBody::UserMessage { text, .. } => Some(text),
-        ItemBody::Text { .. }
-        | ItemBody::ToolCall { .. }
-        | ItemBody::Compacted { .. }
-        | ItemBody::Unsupported { .. } => None,
-    });
-    let said = texts(|body| match body {
-        ItemBody::Text {
-            part: Part::Answer,
-            text,
-            ..
-        } => Some(text),
-        ItemBody::Text { .. }
-        | ItemBody::UserMessage { .. }
-        | ItemBody::ToolCall { .. }
-        | ItemBody::Compacted { .. }
-        | ItemBody::Unsupported { .. } => None,
-    });
-    for (testid, stored) in [("message-user", asked), ("message-assistant", said)] {
-        let shown: Vec<_> = window
-            .texts(testid)
-            .await
-            .iter()
-            .map(|text| words(text))
-            .collect();
-        assert_eq!(shown.len(), stored.len(), "{testid}: {shown:?}\n{stored:?}");
-        for (shown, stored) in shown.iter().zip(&stored) {
-            assert!(
-                shown.contains(stored.as_str()),
-                "{testid}: {shown:?} is not {stored:?}"
-            );
-        }
-    }
-}
-
-/// A text's letters alone: Markdown's marks and the window's own spaces do not count.
-fn words(text: &str) -> String {
-    text.chars().filter(|c| c.is_alphanumeric()).collect()
+    assert_eq!(
+        verdict::of(desk, window).await,
+        "same",
+        "{:?}",
+        desk.stored()
+    );
 }
 
 /// The window says of the `n`-th turn what the log says of it.
@@ -369,7 +331,7 @@ async fn names_the_last_failure(desk: &Desk, window: &Window, n: usize, code: Fa
     let scars = window.texts("scar").await;
     let scar = scars.last().expect("a scar");
     assert!(
-        words(scar).contains(&words(&failure.message)),
+        letters(scar).contains(&letters(&failure.message)),
         "{scar:?} is not {failure:?}"
     );
 }

@@ -4,7 +4,7 @@
 //! answer. Every call has exactly one result, in the order of the calls.
 //! Reasoning is not sent back: servers differ in what they accept, and none needs it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use protocol::{
     Effect, ItemBody, ItemId, Part, StopReason, ToolOutcome, ToolState, TurnId, TurnOutcome,
@@ -106,7 +106,11 @@ impl Answer {
             ..
         } = std::mem::take(self);
         if !text.is_empty() || !calls.is_empty() {
-            out.push(Message::Assistant { text, calls });
+            out.push(Message::Assistant {
+                text,
+                calls,
+                verbatim: None,
+            });
             out.extend(results);
         }
     }
@@ -145,7 +149,7 @@ fn tell(turn: &TurnView, set_aside: &HashSet<ItemId>, harness: &Harness, out: &m
                 // Ours, not the provider's: those may be missing, or repeat between steps.
                 let call_id = match provider_id {
                     Some(theirs) if mutated!(harness, KeyByProviderId) => theirs.clone(),
-                    Some(_) | None => format!("call_{}", item.item),
+                    Some(_) | None => call_id(item.item),
                 };
                 answer.calls.push(CallMade {
                     call_id: call_id.clone(),
@@ -179,6 +183,27 @@ fn tell(turn: &TurnView, set_aside: &HashSet<ItemId>, harness: &Harness, out: &m
         answer.text.push_str(&note);
     }
     answer.finish(out);
+}
+
+/// Gives answers of the running turn the blocks they came in, which some servers want back as they were. By the name of
+/// an answer's first call.
+pub(crate) fn put_back(messages: &mut [Message], blocks: &HashMap<String, String>) {
+    for message in messages {
+        match message {
+            Message::Assistant {
+                calls, verbatim, ..
+            } => {
+                let first = calls.first();
+                *verbatim = first.and_then(|call| blocks.get(&call.call_id)).cloned();
+            }
+            Message::System { .. } | Message::User { .. } | Message::ToolResult { .. } => {}
+        }
+    }
+}
+
+/// What a call is named in a request.
+pub(crate) fn call_id(item: ItemId) -> String {
+    format!("call_{item}")
 }
 
 /// A name as servers take it back. One the model left out, or made of other signs, would be refused in every later request.

@@ -11,17 +11,19 @@ mod peer;
 
 mod attempt;
 mod decoder;
-mod revival;
 
+mod anthropic;
 mod ollama;
 mod openai;
 
 mod answer;
+mod body;
 mod calls;
 mod fault;
 mod json;
 mod lines;
 mod sse;
+mod stream;
 mod tags;
 mod thoughts;
 
@@ -34,7 +36,7 @@ mod probe;
 mod tests;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -46,7 +48,7 @@ use protocol::{
 use reqwest::Url;
 use tokio::sync::mpsc;
 
-use crate::{Harness, clock::Clock, wake::Wakes};
+use crate::{Harness, clock::Clock};
 
 pub use keys::{ApiKey, Keys, NoKeys};
 
@@ -64,6 +66,8 @@ struct Inner {
     plain: Mutex<BTreeSet<String>>,
     /// Models, each with its server's address, that refuse to be told of tools; asked without from then on.
     toolless: Mutex<BTreeSet<(String, String)>>,
+    /// How models, each with its server's address, want to be asked, where that had to be learnt.
+    ways: Mutex<BTreeMap<(String, String), anthropic::Ways>>,
     harness: Harness,
 }
 
@@ -86,16 +90,9 @@ impl Gateway {
             keys,
             plain: Mutex::default(),
             toolless: Mutex::default(),
+            ways: Mutex::default(),
             harness: Harness::default(),
         })))
-    }
-
-    /// The same, told of the computer's sleeps.
-    pub(crate) fn woken_by(mut self, wakes: Wakes) -> Self {
-        if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.dialer.wakes = wakes;
-        }
-        self
     }
 
     /// The same, in the hands of a test.
@@ -155,6 +152,7 @@ impl Gateway {
         let path = match provider.dialect {
             Dialect::Ollama => "/api/chat",
             Dialect::OpenAiChat => "/chat/completions",
+            Dialect::Anthropic => "/messages",
         };
         let url = url(provider, path).map_err(never)?;
         let peer = self.peer(provider, &url, Some(&request.model));
@@ -164,17 +162,32 @@ impl Gateway {
         } else {
             openai::AskUsage::Yes
         };
-        let body = match provider.dialect {
-            Dialect::Ollama => ollama::encode(provider, request),
-            Dialect::OpenAiChat => openai::encode(provider, request, usage),
+        let send = async |body: serde_json::Value| {
+            let outgoing = attempt::Outgoing {
+                provider,
+                url: url.clone(),
+                peer: peer.clone(),
+                body: body.to_string().into_bytes(),
+            };
+            attempt::run(&self.0.dialer, outgoing, limits, out, &self.0.harness).await
         };
-        let outgoing = attempt::Outgoing {
-            provider,
-            url,
-            peer,
-            body: body.to_string().into_bytes(),
+        let mut end = match provider.dialect {
+            Dialect::Ollama => send(ollama::encode(provider, request)).await,
+            Dialect::OpenAiChat => send(openai::encode(provider, request, usage)).await,
+            Dialect::Anthropic => loop {
+                let ways = self.ways_of(provider, request);
+                let end = send(anthropic::encode(provider, request, ways)).await;
+                let refusal = end.as_ref().err();
+                match refusal.and_then(|error| ways.after(&error.failure)) {
+                    // Nothing was shown, and the next refusal teaches something else or is the last.
+                    Some(better) => {
+                        let key = (provider.base_url.clone(), request.model.clone());
+                        self.ways().insert(key, better);
+                    }
+                    None => break end,
+                }
+            },
         };
-        let mut end = attempt::run(&self.0.dialer, outgoing, limits, out, &self.0.harness).await;
         if let (Err(error), Dialect::OpenAiChat, false) = (&mut end, provider.dialect, plain) {
             let refused = error.failure.code == FailureCode::BadRequest;
             let detail = error.failure.detail.as_deref().unwrap_or_default();
@@ -241,6 +254,15 @@ impl Gateway {
         self.plain().contains(&provider.base_url)
     }
 
+    fn ways_of(&self, provider: &Provider, request: &ModelRequest) -> anthropic::Ways {
+        let key = (provider.base_url.clone(), request.model.clone());
+        self.ways().get(&key).copied().unwrap_or_default()
+    }
+
+    fn ways(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), anthropic::Ways>> {
+        self.0.ways.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn toolless(&self) -> std::sync::MutexGuard<'_, BTreeSet<(String, String)>> {
         self.0
             .toolless
@@ -262,7 +284,8 @@ pub fn base_url(typed: &str, dialect: Dialect) -> Result<String, Failure> {
     let place = address::places(typed)?.into_iter().next();
     let base = place.and_then(|place| match dialect {
         Dialect::Ollama => Some(place.ollama),
-        Dialect::OpenAiChat => place.openai.into_iter().next(),
+        // Both begin at the same place.
+        Dialect::OpenAiChat | Dialect::Anthropic => place.openai.into_iter().next(),
     });
     base.ok_or_else(|| failure::no_address(typed))
 }
@@ -329,7 +352,12 @@ pub enum Message {
     /// What the user said.
     User { text: String },
     /// What the model said and which tools it called.
-    Assistant { text: String, calls: Vec<CallMade> },
+    Assistant {
+        text: String,
+        calls: Vec<CallMade>,
+        /// The blocks it came in, as [`ModelEvent::Verbatim`] had them; only while its turn lasts.
+        verbatim: Option<String>,
+    },
     /// One call's result, in words.
     ToolResult {
         call_id: String,
@@ -371,6 +399,8 @@ pub enum ModelEvent {
     ReadingPrompt { done: u64, total: u64 },
     /// Text came. Never empty.
     Text { part: Part, text: String },
+    /// All the text of this answer so far was reasoning after all.
+    FoundReasoning,
     /// A tool call is being written: bytes of arguments so far.
     CallProgress { name: String, argument_bytes: u64 },
     /// A whole tool call. Sent before the attempt returns, run only after it returned well.
@@ -383,6 +413,8 @@ pub enum ModelEvent {
     },
     /// A tool call that was cut: the attempt ended before the call was whole. For the reader; never run.
     CallCut { name: String, arguments: String },
+    /// The answer's own blocks, as JSON text: its server wants them back unchanged with the results of its calls.
+    Verbatim { blocks: String },
 }
 
 /// An attempt that saw its end marker.

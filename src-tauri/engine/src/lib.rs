@@ -27,7 +27,6 @@ mod reader;
 mod refusal;
 mod shelf;
 mod status;
-mod wake;
 
 mod mint;
 

@@ -16,7 +16,6 @@ mod reader;
 mod recovery;
 mod room;
 mod salvage;
-mod shelf;
 mod soundness;
 mod storage_error;
 mod writer;
@@ -49,7 +48,6 @@ pub(crate) use reader::{PageLimit, Reads, Snapshot};
 pub(crate) use recovery::ends_of_open_calls;
 pub(crate) use room::RoomWatch;
 pub use room::{FreeSpace, Room};
-pub(crate) use shelf::Shelving;
 pub use storage_error::{StorageError, Trouble};
 
 /// How many commits may wait for the writer. Full: whoever wants to commit waits, a turn stops reading its socket,
@@ -119,8 +117,6 @@ pub(crate) enum Derived {
         turn: TurnId,
         body: String,
     },
-    /// A step of the library's snapshot.
-    Shelf(Shelving),
     /// What is typed and not sent; empty removes it.
     Draft {
         session: Option<SessionId>,
@@ -247,7 +243,6 @@ impl Head {
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
-            | EventBody::SessionSeen { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
             | EventBody::SessionRestored { .. }
@@ -262,13 +257,13 @@ impl Head {
             | EventBody::UserMessageAdded { .. }
             | EventBody::StepStarted { .. }
             | EventBody::TextAppended { .. }
+            | EventBody::TextFoundReasoning { .. }
             | EventBody::ToolCallRequested { .. }
             | EventBody::ToolCallStarted { .. }
             | EventBody::ToolCallFinished { .. }
             | EventBody::StepEnded { .. }
             | EventBody::AttemptFailed { .. }
             | EventBody::HistoryCompacted { .. }
-            | EventBody::ComputerSlept { .. }
             | EventBody::Unsupported { .. } => {}
         }
     }

@@ -71,12 +71,6 @@ mutants! {
     GapByProgress,
     /// A server that says when to come again is asked after the usual wait.
     IgnoreRetryAfter,
-    /// Time counts by a clock that goes on while the computer sleeps.
-    WallClock,
-    /// A connection whose server is gone since the sleep is waited for as any other.
-    HalfOpenWaits,
-    /// A model that is silent after a sleep counts as gone, though its server answers.
-    SilenceIsDeath,
 
     // The end of a turn.
     /// A turn that the ceiling ended passes for a whole one.
@@ -121,6 +115,8 @@ mutants! {
     PlaceholderAsResult,
     /// Calls are told apart by the provider's own names for them.
     KeyByProviderId,
+    /// Blocks that the server wants back with the results are made up anew.
+    ForgetVerbatim,
 
     // Tools.
     /// A call runs though its answer was cut.
@@ -183,10 +179,6 @@ mutants! {
     AnyEventIsStale,
     /// An edit takes the old message out, and leaves it to the window to say the new one.
     EditInTwoOps,
-    /// What was seen is noted again and again.
-    SeenAgain,
-    /// A turn that the user stopped is news to the user.
-    StoppedIsNews,
 
     // Attach and poll.
     /// A cursor of another log is taken for one of this.

@@ -17,7 +17,7 @@ use std::{collections::HashMap, convert::Infallible, path::PathBuf, sync::Arc, t
 
 use protocol::{
     Dialect, EventBody, Failure, FailureCode, FinishReason, ItemId, ModelRef, Part, Phase,
-    Provider, SessionId, Slept, TimeLimits, TurnId, TurnOutcome, TurnView,
+    Provider, SessionId, TimeLimits, TurnId, TurnOutcome, TurnView,
 };
 use tokio::{
     sync::{Mutex, mpsc, watch},
@@ -40,7 +40,6 @@ use crate::{
     session::{NotRecorded, Recorder},
     status::PhaseSetter,
     tools::{Prepared, ToolResult, Toolbox},
-    wake::Woken,
 };
 
 pub(crate) use answers::{Answered, Answers, AnswersIn, channel as answers_channel};
@@ -80,7 +79,6 @@ pub(crate) struct TurnCx {
     pub(crate) cancelled: Cancelled,
     pub(crate) phase: PhaseSetter,
     pub(crate) tracker: TaskTracker,
-    pub(crate) woken: Woken,
     pub(crate) jitter: u64,
     pub(crate) health: Arc<Health>,
     pub(crate) harness: Harness,
@@ -166,6 +164,7 @@ pub(crate) async fn run(cx: TurnCx) -> TurnEnd {
         tools: JoinSet::new(),
         toolbox,
         prepared: HashMap::new(),
+        verbatim: HashMap::new(),
         changing: Arc::new(Mutex::new(())),
         ceiling: Ceiling::new(cx.ceiling, cx.clock.as_ref()),
         progress: 0,
@@ -205,6 +204,9 @@ struct Driver {
     toolbox: Toolbox,
     /// What the calls that wait for the user's word would do.
     prepared: HashMap<ItemId, Box<Prepared>>,
+    /// The blocks that go back to the server as they came, each by the name of its answer's first call. Gone with the
+    /// turn, as is the server's wish for them.
+    verbatim: HashMap<String, String>,
     /// Held by the one call that changes something right now.
     changing: Arc<Mutex<()>>,
     ceiling: Ceiling,
@@ -225,15 +227,7 @@ enum Work {
     None,
     Attempt(Attempt),
     Summary(Attempt, Box<Summing>),
-    Wait(Box<Wait>),
-}
-
-/// The wait before the next attempt.
-struct Wait {
-    sleep: Sleep,
-    until: Duration,
-    attempt: u32,
-    failure: Failure,
+    Wait(Sleep),
 }
 
 /// A summary that is being written.
@@ -252,6 +246,9 @@ struct Attempt {
     /// Whether the model has begun to say something.
     begun: watch::Sender<bool>,
     called: bool,
+    /// Its first call, once it is in the log, and the blocks that its server wants back with the results.
+    first_call: Option<ItemId>,
+    verbatim: Option<String>,
 }
 
 /// What an attempt asks, and whom.
@@ -340,6 +337,11 @@ impl Driver {
                 Effect::Record(body) => {
                     if !mutated!(self.cx.harness, NoFlushBeforeOther) {
                         self.text.drain_into(&mut self.batch);
+                    }
+                    if let (EventBody::ToolCallRequested { item, .. }, Work::Attempt(attempt)) =
+                        (&body, &mut self.work)
+                    {
+                        attempt.first_call.get_or_insert(*item);
                     }
                     self.batch.push(body);
                 }
@@ -436,7 +438,8 @@ impl Driver {
 
     async fn call_model(&mut self, candidate: usize, tools: Tools) {
         let asked = self.cx.conversation().await.and_then(|turns| {
-            let messages = context::messages_of(&turns, &turns, &self.cx.harness);
+            let mut messages = context::messages_of(&turns, &turns, &self.cx.harness);
+            context::put_back(&mut messages, &self.verbatim);
             let tools = match tools {
                 Tools::Offered => self.toolbox.specs(),
                 Tools::Withheld => Vec::new(),
@@ -492,6 +495,8 @@ impl Driver {
             task,
             begun,
             called: false,
+            first_call: None,
+            verbatim: None,
         })
     }
 
@@ -597,28 +602,16 @@ impl Driver {
     }
 
     fn wait(&mut self, ms: u64, attempt: u32, failure: Failure) {
-        let until = self.cx.clock.monotonic() + Duration::from_millis(ms);
-        let wait = Wait {
-            sleep: self.cx.clock.sleep_until(until),
+        let until = protocol::Timestamp::from_millis(
+            self.cx.clock.wall().millis().saturating_add_unsigned(ms),
+        );
+        self.cx.phase.set(Phase::Retrying {
             until,
             attempt,
-            failure,
-        };
-        self.tell_of(&wait);
-        self.work = Work::Wait(Box::new(wait));
-    }
-
-    fn tell_of(&self, wait: &Wait) {
-        let clock = self.cx.clock.as_ref();
-        let left = wait.until.saturating_sub(clock.monotonic());
-        let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        let until = clock.wall().millis().saturating_add_unsigned(left_ms);
-        self.cx.phase.set(Phase::Retrying {
-            until: protocol::Timestamp::from_millis(until),
-            attempt: wait.attempt,
             of: machine::ATTEMPTS_MAX,
-            failure: wait.failure.clone(),
+            failure,
         });
+        self.work = Work::Wait(self.cx.clock.sleep(Duration::from_millis(ms)));
     }
 
     async fn stop_work(&mut self) {
@@ -648,7 +641,7 @@ impl Driver {
                 Work::Attempt(attempt) | Work::Summary(attempt, _) => {
                     (Some(&mut attempt.events), None)
                 }
-                Work::Wait(wait) => (None, Some(&mut wait.sleep)),
+                Work::Wait(sleep) => (None, Some(sleep)),
             };
             // Nothing in here writes or ends anything: it only says what happened first.
             let news = tokio::select! {
@@ -656,8 +649,6 @@ impl Driver {
                 cause = self.cx.cancelled.fired() => News::Cancelled(cause),
                 () = self.ceiling.reached() => News::Ceiling,
                 answer = self.cx.answers.next() => News::Answered(answer),
-                // Before what the sleep did to the attempt.
-                slept = self.cx.woken.next() => News::Woke(slept),
                 event = recv(events.as_mut()) => News::Attempt(event),
                 () = ready(wait) => News::WaitOver,
                 Some(ended) = self.tools.join_next_with_id() => News::Tool(ended),
@@ -700,15 +691,6 @@ impl Driver {
                     tracing::error!(%error, "a tool's task was lost");
                     return vec![Input::Cancelled(Cause::StorageFailed)];
                 }
-                News::Woke(slept) => {
-                    self.text.drain_into(&mut self.batch);
-                    self.batch.push(EventBody::ComputerSlept { slept });
-                    if let Work::Wait(wait) = &self.work {
-                        // It goes on with what was left of it.
-                        self.tell_of(wait);
-                    }
-                    return Vec::new();
-                }
                 News::FlushDue => {
                     self.text.drain_into(&mut self.batch);
                     return Vec::new();
@@ -722,12 +704,23 @@ impl Driver {
             Work::Attempt(attempt) => attempt,
             Work::Summary(_, summing) => {
                 // Not the reader's: only the phase says that a summary is being written.
-                if let ModelEvent::Text {
-                    part: Part::Answer,
-                    text,
-                } = event
-                {
-                    summing.text.push_str(&text);
+                match event {
+                    ModelEvent::Text {
+                        part: Part::Answer,
+                        text,
+                    } => summing.text.push_str(&text),
+                    ModelEvent::FoundReasoning => summing.text.clear(),
+                    ModelEvent::Text {
+                        part: Part::Reasoning,
+                        ..
+                    }
+                    | ModelEvent::Sent
+                    | ModelEvent::Loading
+                    | ModelEvent::ReadingPrompt { .. }
+                    | ModelEvent::CallProgress { .. }
+                    | ModelEvent::Call { .. }
+                    | ModelEvent::CallCut { .. }
+                    | ModelEvent::Verbatim { .. } => {}
                 }
                 return None;
             }
@@ -740,9 +733,11 @@ impl Driver {
             ModelEvent::Sent | ModelEvent::Loading => false,
             ModelEvent::ReadingPrompt { .. }
             | ModelEvent::Text { .. }
+            | ModelEvent::FoundReasoning
             | ModelEvent::CallProgress { .. }
             | ModelEvent::Call { .. }
-            | ModelEvent::CallCut { .. } => true,
+            | ModelEvent::CallCut { .. }
+            | ModelEvent::Verbatim { .. } => true,
         };
         if begins && !has_begun {
             attempt.begun.send_replace(true);
@@ -774,6 +769,7 @@ impl Driver {
                 },
                 Some(Input::Text { part, text }),
             ),
+            ModelEvent::FoundReasoning => return Some(Input::FoundReasoning),
             ModelEvent::CallProgress {
                 name,
                 argument_bytes,
@@ -807,6 +803,10 @@ impl Driver {
             ModelEvent::CallCut { name, arguments } => {
                 return Some(Input::CallCut { name, arguments });
             }
+            ModelEvent::Verbatim { blocks } => {
+                attempt.verbatim = Some(blocks);
+                return None;
+            }
         };
         self.cx.phase.set(phase);
         input
@@ -819,6 +819,11 @@ impl Driver {
             Work::Summary(attempt, summing) => (attempt, Some(summing)),
             Work::None | Work::Wait(_) => return Input::Cancelled(Cause::StorageFailed),
         };
+        if let (Some(first), Some(blocks)) = (attempt.first_call, attempt.verbatim)
+            && !mutated!(self.cx.harness, ForgetVerbatim)
+        {
+            self.verbatim.insert(context::call_id(first), blocks);
+        }
         let ended = attempt.task.await.unwrap_or_else(|error| {
             tracing::error!(%error, "an attempt's task was lost");
             Err(AttemptError {
@@ -873,7 +878,6 @@ enum News {
     Attempt(Option<ModelEvent>),
     WaitOver,
     Answered(Answered),
-    Woke(Slept),
     Tool(Result<(tokio::task::Id, (ItemId, Done)), tokio::task::JoinError>),
     FlushDue,
 }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Boot, Effect, Failure, FinishReason, Intent, ItemId, OpId, Provider, ProviderId, Resolution,
-    Salvage, Seq, SessionId, Slept, TimeLimits, Timestamp, Timings, ToolOutcome, TurnId,
-    TurnOutcome, Usage,
+    Salvage, Seq, SessionId, TimeLimits, Timestamp, Timings, ToolOutcome, TurnId, TurnOutcome,
+    Usage,
 };
 
 /// One committed event of a stream.
@@ -142,16 +142,8 @@ event_bodies! {
     SessionTitled { session: SessionId, title: String }
     /// A turn runs in a session.
     SessionTurnStarted { session: SessionId, turn: TurnId, model: ModelRef }
-    /// A session's turn ended. With `unread` that is news, until a [`EventBody::SessionSeen`] says that somebody saw it.
-    SessionTurnEnded {
-        session: SessionId,
-        turn: TurnId,
-        outcome: OutcomeKind,
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        unread: bool,
-    }
-    /// The user has seen the end of this turn, and of all before it.
-    SessionSeen { session: SessionId, turn: TurnId }
+    /// A session's turn ended.
+    SessionTurnEnded { session: SessionId, turn: TurnId, outcome: OutcomeKind }
     /// A session's turn waits for the user's word.
     SessionAsked { session: SessionId, turn: TurnId }
     /// It waits no more: somebody answered, or the question expired.
@@ -209,6 +201,9 @@ event_bodies! {
     StepStarted { step: u32, attempt: u32, model: ModelRef }
     /// An item's text grew. `offset` is the item's length so far in UTF-8 bytes; 0 begins the item.
     TextAppended { item: ItemId, part: Part, offset: u64, text: String }
+    /// What this item has said so far was reasoning: the tag that ends it came, and the one that begins it stands in the
+    /// server's template, where nobody sees it. Nothing is appended to the item after this.
+    TextFoundReasoning { item: ItemId }
     /// The model asks for a tool. `arguments` is the JSON text as received; `call_id` the provider's name for it, mere metadata.
     ToolCallRequested {
         item: ItemId,
@@ -265,8 +260,6 @@ event_bodies! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         set_aside: Vec<ItemId>,
     }
-    /// The computer slept while the turn ran; none of that time counts against the turn's limits.
-    ComputerSlept { slept: Slept }
     /// The terminal event: exactly one per turn, nothing of that turn after it.
     TurnEnded { outcome: TurnOutcome }
     /// The turn `from` and all later ones are no longer part of the conversation; nothing is deleted.
@@ -285,6 +278,7 @@ impl EventBody {
         match self {
             Self::UserMessageAdded { item, .. }
             | Self::TextAppended { item, .. }
+            | Self::TextFoundReasoning { item }
             | Self::ToolCallRequested { item, .. }
             | Self::ApprovalRequested { item, .. }
             | Self::ApprovalResolved { item, .. }
@@ -295,7 +289,6 @@ impl EventBody {
             | Self::SessionTitled { .. }
             | Self::SessionTurnStarted { .. }
             | Self::SessionTurnEnded { .. }
-            | Self::SessionSeen { .. }
             | Self::SessionAsked { .. }
             | Self::SessionAnswered { .. }
             | Self::SessionRestored { .. }
@@ -315,7 +308,6 @@ impl EventBody {
             | Self::StepStarted { .. }
             | Self::StepEnded { .. }
             | Self::AttemptFailed { .. }
-            | Self::ComputerSlept { .. }
             | Self::TurnEnded { .. }
             | Self::HistoryRewound { .. }
             | Self::HistoryRestored { .. }
@@ -335,7 +327,6 @@ impl EventBody {
             | Self::SessionTitled { .. }
             | Self::SessionTurnStarted { .. }
             | Self::SessionTurnEnded { .. }
-            | Self::SessionSeen { .. }
             | Self::SessionAsked { .. }
             | Self::SessionAnswered { .. }
             | Self::SessionRestored { .. }
@@ -354,6 +345,7 @@ impl EventBody {
             | Self::TurnStarted { .. }
             | Self::StepStarted { .. }
             | Self::TextAppended { .. }
+            | Self::TextFoundReasoning { .. }
             | Self::ToolCallRequested { .. }
             | Self::ApprovalRequested { .. }
             | Self::ApprovalResolved { .. }
@@ -361,7 +353,6 @@ impl EventBody {
             | Self::ToolCallFinished { .. }
             | Self::StepEnded { .. }
             | Self::AttemptFailed { .. }
-            | Self::ComputerSlept { .. }
             | Self::HistoryCompacted { .. }
             | Self::Unsupported { .. } => false,
         }

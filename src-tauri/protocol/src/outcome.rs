@@ -153,6 +153,9 @@ pub struct Usage {
     /// Of these, taken from the server's cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_tokens: Option<u64>,
+    /// Of these, put into the server's cache, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_written_tokens: Option<u64>,
     /// Tokens of the answer, reasoning included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_tokens: Option<u64>,

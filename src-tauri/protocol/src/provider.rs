@@ -11,6 +11,8 @@ pub enum Dialect {
     Ollama,
     /// OpenAI-compatible chat completions (llama.cpp, LM Studio, vLLM …).
     OpenAiChat,
+    /// Anthropic's messages API, and what speaks it too.
+    Anthropic,
 }
 
 /// One configured model server. Holds no secret: a key never stands in an event.
@@ -23,7 +25,7 @@ pub struct Provider {
     /// How it is spoken to.
     pub dialect: Dialect,
     /// Where its API begins: for Ollama the root (`http://host:11434`), for OpenAI-compatible the part before
-    /// `/chat/completions` (`http://host:8080/v1`). No trailing slash.
+    /// `/chat/completions` (`http://host:8080/v1`), for Anthropic the part before `/messages`. No trailing slash.
     pub base_url: String,
     /// Ollama: the context length to ask for, in tokens; the server's own default when absent.
     /// Equal in every request, or the server reloads the model.
@@ -94,4 +96,64 @@ pub enum ProbeReport {
     },
     /// It does not, and this is why.
     Fails { failure: Failure },
+}
+
+impl ProbeReport {
+    /// `provider` as it is better spoken to, where this test of it found a better way: only an Ollama's own API can hold
+    /// a model and its context steady.
+    pub fn better(&self, provider: &Provider) -> Option<Provider> {
+        match (self, provider.dialect) {
+            (
+                Self::Works {
+                    dialect: dialect @ Dialect::Ollama,
+                    base_url,
+                    ..
+                },
+                Dialect::OpenAiChat | Dialect::Anthropic,
+            ) => Some(Provider {
+                dialect: *dialect,
+                base_url: base_url.clone(),
+                ..provider.clone()
+            }),
+            (Self::Works { .. } | Self::Fails { .. }, _) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ollama_that_was_entered_as_something_else_has_a_better_way() {
+        let found = |dialect| ProbeReport::Works {
+            server: "Ollama 0.12.3".to_owned(),
+            dialect,
+            base_url: "http://h:11434".to_owned(),
+            models: Vec::new(),
+        };
+        let entered = |dialect| Provider {
+            id: ProviderId::from_bits(1),
+            name: "Box".to_owned(),
+            dialect,
+            base_url: "http://h:11434/v1".to_owned(),
+            num_ctx: None,
+            keep_alive: None,
+            think: Think::default(),
+            limits: None,
+        };
+        let better = found(Dialect::Ollama).better(&entered(Dialect::OpenAiChat));
+        assert_eq!(
+            better.map(|better| (better.dialect, better.base_url, better.name)),
+            Some((
+                Dialect::Ollama,
+                "http://h:11434".to_owned(),
+                "Box".to_owned()
+            ))
+        );
+        let as_it_is = found(Dialect::Ollama).better(&entered(Dialect::Ollama));
+        assert_eq!(as_it_is, None);
+        let another = found(Dialect::OpenAiChat).better(&entered(Dialect::Anthropic));
+        assert_eq!(another, None);
+    }
 }

@@ -215,7 +215,6 @@ mod tests {
             items,
             attempts: vec![],
             outcome: Some(outcome),
-            slept: Vec::new(),
             ended_at: None,
         }
     }

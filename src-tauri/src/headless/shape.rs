@@ -19,8 +19,6 @@ pub(super) struct Listed<'a> {
     active_at: Timestamp,
     origin: Origin,
     #[serde(skip_serializing_if = "is_false")]
-    unread: bool,
-    #[serde(skip_serializing_if = "is_false")]
     bin: bool,
 }
 
@@ -33,7 +31,6 @@ impl<'a> From<&'a SessionSummary> for Listed<'a> {
             created_at: session.created_at,
             active_at: session.active_at,
             origin: session.origin,
-            unread: session.unread.is_some(),
             bin: match session.place {
                 Place::Shelf => false,
                 Place::Bin => true,
@@ -61,8 +58,6 @@ struct ShownTurn<'a> {
     model: &'a ModelRef,
     started_at: Timestamp,
     ended_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    slept: &'a [protocol::Slept],
     items: Vec<ShownItem<'a>>,
     attempts: &'a [protocol::AttemptView],
     outcome: Option<&'a protocol::TurnOutcome>,
@@ -76,7 +71,6 @@ impl<'a> From<&'a TurnView> for ShownTurn<'a> {
             model: &turn.model,
             started_at: turn.started_at,
             ended_at: turn.ended_at,
-            slept: &turn.slept,
             items: turn.items.iter().map(ShownItem::from).collect(),
             attempts: &turn.attempts,
             outcome: turn.outcome.as_ref(),
@@ -203,7 +197,6 @@ mod tests {
             state: SessionState::Ended {
                 outcome: OutcomeKind::Interrupted,
             },
-            unread: None,
             place: Place::Shelf,
         };
         let id = "00000000000000000000000000000001";
@@ -264,7 +257,6 @@ mod tests {
                 outcome: Some(TurnOutcome::Interrupted {
                     why: InterruptedWhy::Crash,
                 }),
-                slept: Vec::new(),
                 ended_at: Some(at),
             }],
             more_before: false,

@@ -154,13 +154,12 @@ fn json(value: &impl Serialize) -> serde_json::Result<String> {
 
 fn line_of(session: &protocol::SessionSummary) -> String {
     let id = session.session.to_string();
-    let note = match session.place {
-        Place::Shelf if session.unread.is_some() => "  (not seen yet)",
+    let bin = match session.place {
         Place::Shelf => "",
         Place::Bin => "  (in the bin)",
     };
     format!(
-        "{}  {}  {:<11}  {}{note}\n",
+        "{}  {}  {:<11}  {}{bin}\n",
         id.get(..8).unwrap_or(&id),
         words::time(session.active_at),
         words::state(session.state),
@@ -179,9 +178,6 @@ fn transcript(page: &TranscriptPage) -> String {
         text.push('\n');
         for item in &turn.items {
             paragraph(&mut text, turn, item);
-        }
-        for slept in &turn.slept {
-            text.push_str(&format!("-- {}\n", words::slept(slept)));
         }
         if let Some(words) = turn.outcome.as_ref().and_then(words::outcome) {
             text.push_str(&format!("-- {words}\n"));
@@ -340,7 +336,6 @@ mod tests {
                 outcome: Some(TurnOutcome::Interrupted {
                     why: InterruptedWhy::Crash,
                 }),
-                slept: Vec::new(),
                 ended_at: None,
             }],
             more_before: false,

@@ -71,7 +71,6 @@ fn told(body: &EventBody) -> Told {
             session,
             turn,
             outcome,
-            ..
         } => Told::End(*session, *turn, *outcome),
         EventBody::SessionAsked { session, .. } => Told::Question(*session),
         EventBody::SessionTurnStarted { .. }
@@ -79,8 +78,6 @@ fn told(body: &EventBody) -> Told {
         | EventBody::SessionRestored { .. }
         | EventBody::SessionTitled { .. } => Told::Change,
         EventBody::SessionListed { .. }
-        | EventBody::SessionSeen { .. }
-        | EventBody::ComputerSlept { .. }
         | EventBody::SessionBinned { .. }
         | EventBody::SessionUnbinned { .. }
         | EventBody::ProviderAdded { .. }
@@ -97,6 +94,7 @@ fn told(body: &EventBody) -> Told {
         | EventBody::TurnStarted { .. }
         | EventBody::StepStarted { .. }
         | EventBody::TextAppended { .. }
+        | EventBody::TextFoundReasoning { .. }
         | EventBody::ToolCallRequested { .. }
         | EventBody::ApprovalRequested { .. }
         | EventBody::ApprovalResolved { .. }
@@ -251,7 +249,6 @@ mod tests {
             session,
             turn,
             outcome,
-            unread: true,
         };
         assert_eq!(told(&ended), Told::End(session, turn, outcome));
         let asked = EventBody::SessionAsked { session, turn };

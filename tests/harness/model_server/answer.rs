@@ -16,6 +16,18 @@ pub struct Answer {
     dialect: Dialect,
     steps: Vec<Step>,
     calls: u64,
+    blocks: Blocks,
+}
+
+/// Where an answer in blocks stands.
+#[derive(Clone, Copy, Debug, Default)]
+struct Blocks {
+    /// Its message has begun.
+    begun: bool,
+    /// Blocks so far.
+    count: u64,
+    /// What the last one holds, while it is open.
+    open: Option<&'static str>,
 }
 
 impl Answer {
@@ -25,6 +37,7 @@ impl Answer {
             dialect,
             steps: Vec::new(),
             calls: 0,
+            blocks: Blocks::default(),
         }
     }
 
@@ -39,6 +52,11 @@ impl Answer {
         match self.dialect {
             Dialect::Ollama => self,
             Dialect::OpenAiChat => self.delta(json!({ "role": "assistant", "content": null })),
+            Dialect::Anthropic => {
+                let mut answer = self;
+                let frames = answer.message_start();
+                answer.write(&frames)
+            }
         }
     }
 
@@ -47,7 +65,7 @@ impl Answer {
     pub fn stirs(self) -> Self {
         match self.dialect {
             Dialect::Ollama => self.pings(),
-            Dialect::OpenAiChat => self.begins(),
+            Dialect::OpenAiChat | Dialect::Anthropic => self.begins(),
         }
     }
 
@@ -57,6 +75,9 @@ impl Answer {
         match self.dialect {
             Dialect::Ollama => self.message(json!({ "role": "assistant", "content": text })),
             Dialect::OpenAiChat => self.delta(json!({ "content": text })),
+            Dialect::Anthropic => {
+                self.in_block("text", json!({ "type": "text_delta", "text": text }))
+            }
         }
     }
 
@@ -74,6 +95,10 @@ impl Answer {
                 self.message(json!({ "role": "assistant", "content": "", "thinking": text }))
             }
             Dialect::OpenAiChat => self.delta(json!({ "reasoning_content": text })),
+            Dialect::Anthropic => self.in_block(
+                "thinking",
+                json!({ "type": "thinking_delta", "thinking": text }),
+            ),
         }
     }
 
@@ -99,6 +124,22 @@ impl Answer {
                 }] }))
                 .delta(json!({ "tool_calls": [{ "index": index, "function": { "arguments": rest } }] }))
             }
+            Dialect::Anthropic => {
+                let text = arguments.to_string();
+                let (first, rest) = text.split_at(1);
+                let mut frames = self.message_start();
+                frames.extend(self.block_stop());
+                frames.push(self.block_start(
+                    "tool_use",
+                    json!({ "type": "tool_use", "id": format!("call{index}"), "name": name, "input": {} }),
+                ));
+                let piece = |answer: &Self, text: &str| {
+                    answer.block_delta(json!({ "type": "input_json_delta", "partial_json": text }))
+                };
+                frames.push(piece(&self, first));
+                let rest = piece(&self, rest);
+                self.write(&frames).write(&[rest])
+            }
         }
     }
 
@@ -109,6 +150,7 @@ impl Answer {
             // Ollama has no pings; an empty piece comes closest.
             Dialect::Ollama => self.message(json!({ "role": "assistant", "content": "" })),
             Dialect::OpenAiChat => self.raw(b":\n\n"),
+            Dialect::Anthropic => self.frame(json!({ "type": "ping" })),
         }
     }
 
@@ -131,7 +173,7 @@ impl Answer {
         let reason = match (self.dialect, self.calls) {
             (Dialect::OpenAiChat, 1..) => "tool_calls",
             // Ollama ends with `stop` also when it calls tools.
-            (Dialect::OpenAiChat | Dialect::Ollama, _) => "stop",
+            (Dialect::OpenAiChat | Dialect::Ollama | Dialect::Anthropic, _) => "stop",
         };
         self.ends_because(reason)
     }
@@ -141,7 +183,7 @@ impl Answer {
         self.ends_because("length")
     }
 
-    fn ends_because(self, reason: &str) -> Script {
+    fn ends_because(mut self, reason: &str) -> Script {
         let answer = match self.dialect {
             Dialect::Ollama => self.frame(json!({
                 "model": MODEL,
@@ -170,6 +212,23 @@ impl Answer {
                     },
                 }))
                 .raw(b"data: [DONE]\n\n"),
+            Dialect::Anthropic => {
+                let mut frames = self.message_start();
+                frames.extend(self.block_stop());
+                let answer = self.write(&frames);
+                let reason = match (reason, answer.calls) {
+                    ("stop", 1..) => "tool_use",
+                    ("length", _) => "max_tokens",
+                    (_, _) => "end_turn",
+                };
+                answer
+                    .frame(json!({
+                        "type": "message_delta",
+                        "delta": { "stop_reason": reason, "stop_sequence": null },
+                        "usage": { "output_tokens": 7 },
+                    }))
+                    .frame(json!({ "type": "message_stop" }))
+            }
         };
         answer.stream(Ending::Proper)
     }
@@ -181,6 +240,7 @@ impl Answer {
             Dialect::OpenAiChat => self.frame(json!({
                 "error": { "code": 500, "message": message, "type": "server_error" }
             })),
+            Dialect::Anthropic => self.frame(anthropic_error(500, message)),
         };
         answer.stream(Ending::Proper)
     }
@@ -212,8 +272,78 @@ impl Answer {
         let bytes = match self.dialect {
             Dialect::Ollama => format!("{frame}\n"),
             Dialect::OpenAiChat => format!("data: {frame}\n\n"),
+            Dialect::Anthropic => event(&frame),
         };
         self.raw(bytes.as_bytes())
+    }
+
+    /// Several frames in one write.
+    fn write(self, frames: &[Value]) -> Self {
+        if frames.is_empty() {
+            return self;
+        }
+        let bytes: String = frames.iter().map(event).collect();
+        self.raw(bytes.as_bytes())
+    }
+
+    /// The beginning of a message in blocks, unless it has begun.
+    fn message_start(&mut self) -> Vec<Value> {
+        if std::mem::replace(&mut self.blocks.begun, true) {
+            return Vec::new();
+        }
+        vec![json!({
+            "type": "message_start",
+            "message": {
+                "id": "msg_1", "type": "message", "role": "assistant", "content": [], "model": MODEL,
+                "stop_reason": null, "stop_sequence": null,
+                "usage": {
+                    "input_tokens": 31, "cache_creation_input_tokens": 0,
+                    "cache_read_input_tokens": 0, "output_tokens": 1,
+                },
+            },
+        })]
+    }
+
+    /// A piece of a block of that kind, and what has to come before it.
+    fn in_block(mut self, kind: &'static str, delta: Value) -> Self {
+        let mut frames = self.message_start();
+        if self.blocks.open != Some(kind) {
+            frames.extend(self.block_stop());
+            let block = match kind {
+                "thinking" => json!({ "type": kind, "thinking": "", "signature": "" }),
+                _ => json!({ "type": kind, "text": "" }),
+            };
+            frames.push(self.block_start(kind, block));
+        }
+        frames.push(self.block_delta(delta));
+        self.write(&frames)
+    }
+
+    fn block_start(&mut self, kind: &'static str, block: Value) -> Value {
+        self.blocks.open = Some(kind);
+        self.blocks.count += 1;
+        json!({
+            "type": "content_block_start", "index": self.blocks.count - 1, "content_block": block,
+        })
+    }
+
+    fn block_delta(&self, delta: Value) -> Value {
+        json!({ "type": "content_block_delta", "index": self.blocks.count - 1, "delta": delta })
+    }
+
+    /// The end of the open block; a thought is signed at its end.
+    fn block_stop(&mut self) -> Vec<Value> {
+        let stop =
+            json!({ "type": "content_block_stop", "index": self.blocks.count.saturating_sub(1) });
+        match self.blocks.open.take() {
+            None => Vec::new(),
+            Some("thinking") => {
+                let signature = format!("signed-{}", self.blocks.count);
+                let signed = json!({ "type": "signature_delta", "signature": signature });
+                vec![self.block_delta(signed), stop]
+            }
+            Some(_) => vec![stop],
+        }
     }
 
     fn stream(self, ending: Ending) -> Script {
@@ -223,7 +353,7 @@ impl Answer {
                 status: 200,
                 content_type: match self.dialect {
                     Dialect::Ollama => "application/x-ndjson".to_owned(),
-                    Dialect::OpenAiChat => "text/event-stream".to_owned(),
+                    Dialect::OpenAiChat | Dialect::Anthropic => "text/event-stream".to_owned(),
                 },
                 headers: Vec::new(),
                 framing: Framing::Chunked,
@@ -233,6 +363,27 @@ impl Answer {
             ending,
         }
     }
+}
+
+/// One event as Anthropic's servers write it.
+fn event(frame: &Value) -> String {
+    let kind = frame["type"].as_str().unwrap_or_default();
+    format!("event: {kind}\ndata: {frame}\n\n")
+}
+
+/// An error as they say it, in a stream and by itself.
+pub(super) fn anthropic_error(status: u16, message: &str) -> Value {
+    let kind = match status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        529 => "overloaded_error",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    };
+    json!({ "type": "error", "error": { "type": kind, "message": message }, "request_id": "req_1" })
 }
 
 const CREATED_AT: &str = "2026-03-01T09:00:00.123456Z";

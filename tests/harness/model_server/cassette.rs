@@ -45,6 +45,7 @@ impl Cassette {
             },
             dialect: match head["path"].as_str() {
                 Some(path) if path.starts_with("/api/") => Dialect::Ollama,
+                Some("/v1/messages") => Dialect::Anthropic,
                 _ => Dialect::OpenAiChat,
             },
             name: name.to_owned(),
@@ -87,11 +88,14 @@ impl Cassette {
             let voice = match self.dialect {
                 Dialect::Ollama => &frame["message"],
                 Dialect::OpenAiChat => &frame["choices"][0]["delta"],
+                Dialect::Anthropic => &frame["delta"],
             };
             for field in ["thinking", "reasoning_content", "reasoning"] {
                 reasoning.push_str(voice[field].as_str().unwrap_or_default());
             }
-            answer.push_str(voice["content"].as_str().unwrap_or_default());
+            for field in ["content", "text"] {
+                answer.push_str(voice[field].as_str().unwrap_or_default());
+            }
         }
         (reasoning, answer)
     }

@@ -88,6 +88,7 @@ impl Script {
         match dialect {
             Dialect::Ollama => Self::error(dialect, 404, &format!("model '{model}' not found")),
             Dialect::OpenAiChat => Self::error(dialect, 400, &format!("model '{model}' not found")),
+            Dialect::Anthropic => Self::error(dialect, 404, &format!("model: {model}")),
         }
     }
 
@@ -106,6 +107,7 @@ impl Script {
                 };
                 serde_json::json!({ "error": { "code": status, "message": message, "type": kind } })
             }
+            Dialect::Anthropic => super::answer::anthropic_error(status, message),
         };
         Self::page(status, "application/json; charset=utf-8", &body.to_string())
     }

@@ -26,7 +26,8 @@ const WAYS: [Ending; 3] = [Ending::Fin, Ending::Rst, Ending::Silence];
 fn other_of(dialect: Dialect) -> Dialect {
     match dialect {
         Dialect::Ollama => Dialect::OpenAiChat,
-        Dialect::OpenAiChat => Dialect::Ollama,
+        Dialect::OpenAiChat => Dialect::Anthropic,
+        Dialect::Anthropic => Dialect::Ollama,
     }
 }
 

@@ -20,13 +20,18 @@ fn writes(content: &str) -> Script {
         .ends()
 }
 
-/// Sends a message whose tool will ask, in a folder that was typed.
-async fn ask(window: &Window, folder: &std::path::Path) {
+/// Types the path of a folder for the tools.
+pub(super) async fn choose_folder(window: &Window, folder: &std::path::Path) {
     window.click("folder").await;
     window.wait_for("folder-path").await;
     window.press(&folder.display().to_string()).await;
     window.press(super::glass::ENTER).await;
     window.wait_until_gone("folder-form").await;
+}
+
+/// Sends a message whose tool will ask, in a folder that was typed.
+async fn ask(window: &Window, folder: &std::path::Path) {
+    choose_folder(window, folder).await;
     window.send("Note it down").await;
     window.wait_for("approval").await;
 }

@@ -77,7 +77,6 @@ impl Sending {
             | Op::RenameSession { .. }
             | Op::BinSession { .. }
             | Op::UnbinSession { .. }
-            | Op::NoteSeen { .. }
             | Op::ChooseModel { .. }
             | Op::AddProvider { .. }
             | Op::ChangeProvider { .. }

@@ -2,6 +2,11 @@
 //!
 //! Every change is saved at once: there is no half-made list. Moving keeps the focus on the model that moved.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use leptos::prelude::*;
 use protocol::{ModelRef, Op};
 
@@ -123,7 +128,30 @@ fn Fallback(model: ModelRef, models: RwSignal<Vec<ModelRef>>) -> impl IntoView {
         at.unwrap_or_default()
     });
     let is_last = move || models.with(|models| place.get() + 1 >= models.len());
-    // What moves is moved in the page too, which takes its focus; it is given back.
+    // What moves is moved in the page too, which takes its focus; it is given back when it has moved, and that is when
+    // the change comes back, however long that takes.
+    let moving = StoredValue::new(None::<&'static str>);
+    Effect::new(move |before: Option<usize>| {
+        let at = place.get();
+        if before.is_some_and(|before| before != at)
+            && let Some(testid) = moving.try_update_value(Option::take).flatten()
+        {
+            ipc::spawn(async move {
+                ipc::next_frame_or(100).await;
+                // The end of the list has no further way; the other button is then the nearest.
+                for testid in [testid, "fallback-up", "fallback-down"] {
+                    let selector = format!(
+                        ".fallbacks li:nth-child({}) [data-testid={testid}]:not(:disabled)",
+                        at + 1
+                    );
+                    if ipc::focus(&selector) {
+                        break;
+                    }
+                }
+            });
+        }
+        at
+    });
     let move_by = move |by: isize, testid: &'static str| {
         let from = place.get_untracked();
         let mut all = models.get_untracked();
@@ -132,38 +160,36 @@ fn Fallback(model: ModelRef, models: RwSignal<Vec<ModelRef>>) -> impl IntoView {
             return;
         }
         all.swap(from, to);
+        moving.set_value(Some(testid));
         ipc::spawn(async move {
-            match desk.submit(Op::ChooseFallbacks { models: all }).await {
-                Ok(_) => {
-                    ipc::next_frame_or(100).await;
-                    // The end of the list has no further way; the other button is then the nearest.
-                    for testid in [testid, "fallback-up", "fallback-down"] {
-                        let selector = format!(
-                            ".fallbacks li:nth-child({}) [data-testid={testid}]:not(:disabled)",
-                            to + 1
-                        );
-                        if ipc::focus(&selector) {
-                            break;
-                        }
-                    }
-                }
-                Err(error) => desk.tell(&error),
+            if let Err(error) = desk.submit(Op::ChooseFallbacks { models: all }).await {
+                moving.try_update_value(Option::take);
+                desk.tell(&error);
             }
         });
     };
+    // The row goes away with its focus; what it can be replaced with is next.
+    let leaving = Arc::new(AtomicBool::new(false));
+    let left = Arc::clone(&leaving);
+    on_cleanup(move || {
+        if left.load(Ordering::Relaxed) {
+            ipc::spawn(async {
+                ipc::next_frame_or(100).await;
+                if ipc::is_focus_lost() {
+                    let _ = ipc::focus("[data-testid=fallback-model]");
+                }
+            });
+        }
+    });
     let remove = move |_| {
         let mut all = models.get_untracked();
         of.with_value(|of| all.retain(|other| !is_same(other, of)));
+        leaving.store(true, Ordering::Relaxed);
+        let leaving = Arc::clone(&leaving);
         ipc::spawn(async move {
-            match desk.submit(Op::ChooseFallbacks { models: all }).await {
-                Ok(_) => {
-                    ipc::next_frame_or(100).await;
-                    // The row went away with its focus; what it can be replaced with is next.
-                    if ipc::is_focus_lost() {
-                        let _ = ipc::focus("[data-testid=fallback-model]");
-                    }
-                }
-                Err(error) => desk.tell(&error),
+            if let Err(error) = desk.submit(Op::ChooseFallbacks { models: all }).await {
+                leaving.store(false, Ordering::Relaxed);
+                desk.tell(&error);
             }
         });
     };

@@ -152,6 +152,13 @@ fn ServerEntry(
     let removed = provider.clone();
     let check = move |_| ask(test, address.clone(), Some(dialect));
     let check = Callback::new(check);
+    let tested = provider.clone();
+    let better = Memo::new(move |_| {
+        test.with(|test| match test {
+            Test::Answered(report) => report.better(&tested),
+            Test::Untried | Test::Asking | Test::Lost(_) => None,
+        })
+    });
     view! {
         <li class="server" data-testid="server">
             <div class="server-row">
@@ -194,6 +201,7 @@ fn ServerEntry(
                 </button>
             </div>
             <TestResult test />
+            {move || better.get().map(|better| view! { <BetterWay better /> })}
             {move || {
                 is_edited
                     .get()
@@ -208,6 +216,34 @@ fn ServerEntry(
                     })
             }}
         </li>
+    }
+    .into_any()
+}
+
+/// The offer to speak to a server in the way that a test found.
+#[component]
+fn BetterWay(better: Provider) -> impl IntoView {
+    let desk = use_desk();
+    let words = RwSignal::new(None::<String>);
+    let change = move |_| {
+        let provider = better.clone();
+        ipc::spawn(async move {
+            // Taken, the row is another one.
+            if let Err(error) = desk.submit(Op::ChangeProvider { provider }).await {
+                words.try_set(Some(refusal_words(&error)));
+            }
+        });
+    };
+    view! {
+        <div class="test-result" data-testid="better-way">
+            <span class="hint">
+                "This is an Ollama. Only in its own language can its context length be set, and how long it keeps a model loaded."
+            </span>
+            <button type="button" class="button" on:click=change>
+                "Speak to it as Ollama"
+            </button>
+        </div>
+        {move || words.get().map(|words| view! { <p class="alert" role="alert">{words}</p> })}
     }
     .into_any()
 }
@@ -405,7 +441,7 @@ fn AddServer() -> impl IntoView {
                     <legend class="hint">
                         "If you know which kind of server it is, test it as one:"
                     </legend>
-                    {[Dialect::Ollama, Dialect::OpenAiChat]
+                    {DIALECTS
                         .map(|dialect| {
                             view! {
                                 <button
@@ -525,7 +561,8 @@ impl ServerForm {
 
 #[component]
 fn FormDetails(form: ServerForm, focused: Option<LimitField>) -> impl IntoView {
-    let is_ollama = move || form.dialect.get() == Dialect::Ollama;
+    let is = move |dialect| form.dialect.get() == dialect;
+    let is_ollama = move || is(Dialect::Ollama);
     view! {
         <details class="form-details" open=focused.is_some()>
             <summary>"Advanced"</summary>
@@ -535,22 +572,26 @@ fn FormDetails(form: ServerForm, focused: Option<LimitField>) -> impl IntoView {
                     <select
                         class="field"
                         on:change=move |event| {
-                            form.dialect
-                                .set(
-                                    if event_target_value(&event) == "ollama" {
-                                        Dialect::Ollama
-                                    } else {
-                                        Dialect::OpenAiChat
-                                    },
-                                );
+                            let chosen = event_target_value(&event);
+                            let known = DIALECTS.into_iter();
+                            let mut chosen = known.filter(|d| dialect_value(*d) == chosen);
+                            if let Some(dialect) = chosen.next() {
+                                form.dialect.set(dialect);
+                            }
                         }
                     >
-                        <option value="ollama" selected=is_ollama>
-                            {dialect_words(Dialect::Ollama)}
-                        </option>
-                        <option value="openai" selected=move || !is_ollama()>
-                            {dialect_words(Dialect::OpenAiChat)}
-                        </option>
+                        {DIALECTS
+                            .map(|dialect| {
+                                view! {
+                                    <option
+                                        value=dialect_value(dialect)
+                                        selected=move || is(dialect)
+                                    >
+                                        {dialect_words(dialect)}
+                                    </option>
+                                }
+                            })
+                            .collect_view()}
                     </select>
                 </label>
                 <label class="form-field">
@@ -683,11 +724,24 @@ pub(crate) fn refusal_words(error: &CallError) -> String {
     }
 }
 
+/// Every dialect, the likeliest first.
+const DIALECTS: [Dialect; 3] = [Dialect::Ollama, Dialect::OpenAiChat, Dialect::Anthropic];
+
+/// A dialect as a choice of a list.
+const fn dialect_value(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Ollama => "ollama",
+        Dialect::OpenAiChat => "openai",
+        Dialect::Anthropic => "anthropic",
+    }
+}
+
 /// A dialect as people know it.
 pub(crate) const fn dialect_words(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Ollama => "Ollama",
         Dialect::OpenAiChat => "OpenAI-compatible (llama.cpp, LM Studio, vLLM)",
+        Dialect::Anthropic => "Anthropic messages",
     }
 }
 

@@ -1,7 +1,7 @@
 //! A turn: what was said, what it is doing or how it ended, and what can be done about that.
 
 use leptos::{ev, html, prelude::*};
-use protocol::{AttemptState, CancelledBy, Op, ProviderId, Slept, Timestamp, TurnId, TurnOutcome};
+use protocol::{AttemptState, CancelledBy, Op, ProviderId, Timestamp, TurnId, TurnOutcome};
 use transcript::words::{self, Offer};
 
 use crate::{
@@ -67,11 +67,9 @@ fn TurnFoot(pane: Pane, cell: TurnCell, editing: RwSignal<bool>) -> impl IntoVie
     });
     // Whether it is asked if the turn shall run again although a tool of it may have had an effect.
     let wondering = RwSignal::new(false);
-    let slept = Memo::new(move |_| cell.head.with(|head| head.slept.clone()));
     let failovers = Memo::new(move |_| cell.head.with(|head| notices(head, Notices::Failovers)));
     view! {
         <footer class="turn-foot" class:is-last=is_last>
-            {move || slept_lines(&slept.get(), ipc::wall())}
             {move || {
                 if runs.get() {
                     view! {
@@ -472,16 +470,6 @@ fn notices(head: &TurnHead, wanted: Notices) -> Vec<String> {
         .collect()
 }
 
-fn slept_lines(slept: &[Slept], now: Timestamp) -> impl IntoView + use<> {
-    let lines = slept.iter().map(|slept| {
-        let from = calendar::moment(slept.from, now);
-        let to = calendar::moment(slept.to, now);
-        let said = format!("The computer slept from {from} to {to}.");
-        view! { <p class="attempt hint" data-testid="slept">{said}</p> }
-    });
-    lines.collect_view()
-}
-
 fn attempt_lines(notices: Vec<String>) -> impl IntoView {
     notices
         .into_iter()
@@ -528,6 +516,10 @@ fn more_facts(head: &TurnHead) -> String {
         if let AttemptState::Ended { usage, timings, .. } = &attempt.state {
             let prompt = usage.prompt_tokens.map(|n| format!("{n} tokens read"));
             let cached = usage.cached_tokens.map(|n| format!("{n} of them cached"));
+            let stored = usage
+                .cache_written_tokens
+                .filter(|n| *n > 0)
+                .map(|n| format!("{n} of them put into the cache"));
             let load = timings
                 .load_ms
                 .filter(|ms| *ms >= 1_000)
@@ -535,7 +527,7 @@ fn more_facts(head: &TurnHead) -> String {
             let first = timings
                 .first_content_ms
                 .map(|ms| format!("first word after {}", calendar::duration(ms)));
-            facts.extend([prompt, cached, load, first].into_iter().flatten());
+            facts.extend([prompt, cached, stored, load, first].into_iter().flatten());
         }
     }
     facts.join("\n")

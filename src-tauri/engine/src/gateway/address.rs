@@ -86,7 +86,8 @@ fn origins(url: &Url, scheme_typed: bool) -> Vec<String> {
 
 /// The path without the endpoint at its end.
 fn base_path(path: &str) -> String {
-    const ENDPOINTS: [&str; 13] = [
+    const ENDPOINTS: [&str; 14] = [
+        "/messages",
         "/chat/completions",
         "/completions",
         "/embeddings",

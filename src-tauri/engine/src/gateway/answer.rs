@@ -11,7 +11,7 @@ use super::{
     ModelEvent, StepEnd,
     calls::{Calls, Restated, TooMuch},
     fault::Fault,
-    tags::Tags,
+    tags::{Said, Tags},
     thoughts::{Source, Thoughts},
 };
 
@@ -124,12 +124,20 @@ impl Answer {
         self.began = true;
         let mut said = Vec::new();
         self.tags.feed(text, self.thoughts.shown(), &mut said);
-        for (part, text) in said {
-            let text = match part {
-                Part::Answer => text,
-                Part::Reasoning => self.thoughts.add(Source::Tagged, &text),
-            };
-            self.say(part, text, out);
+        for said in said {
+            match said {
+                Said::Words(Part::Answer, text) => self.say(Part::Answer, text, out),
+                Said::Words(Part::Reasoning, text) => {
+                    let text = self.thoughts.add(Source::Tagged, &text);
+                    self.say(Part::Reasoning, text, out);
+                }
+                Said::WasReasoning => {
+                    self.blank = None;
+                    if self.part.take().is_some() {
+                        out.push(ModelEvent::FoundReasoning);
+                    }
+                }
+            }
         }
     }
 

@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use hyper_util::client::legacy::connect::HttpInfo;
 use protocol::{FinishReason, Part, Provider, Timings, Usage};
 use reqwest::Url;
 use tokio::sync::mpsc;
@@ -20,7 +19,6 @@ use super::{
     failure,
     fault::Fault,
     peer::Peer,
-    revival::Revival,
 };
 use crate::{Harness, gate::gate, mutant::mutated};
 
@@ -55,7 +53,6 @@ pub(super) async fn run(
     let (request, mut connected) = dialer.post(&url, body);
     let request = authorised(request, &peer)?;
 
-    let mut revival = Revival::new(dialer, &url, harness);
     let mut sending = Box::pin(request.send());
     let (mut told, mut stands) = (false, false);
     let mut late = clock.sleep(limits.connect);
@@ -72,19 +69,7 @@ pub(super) async fn run(
                     late = clock.sleep(limits.first_event);
                 }
             }
-            reply = &mut sending => match reply {
-                Ok(response) => break response,
-                Err(problem) => {
-                    let slept = if stands { revival.broke() } else { None };
-                    return Err(match slept {
-                        Some(slept) => failure::did_not_survive(&peer, slept, Some(&problem)),
-                        None => failure::unsent(&peer, &problem),
-                    });
-                }
-            },
-            slept = revival.died(), if stands => {
-                return Err(failure::did_not_survive(&peer, slept, None));
-            }
+            reply = &mut sending => break reply.map_err(|problem| failure::unsent(&peer, &problem))?,
             () = &mut late => {
                 return Err(if stands {
                     failure::no_first_event(&peer, limits.first_event)
@@ -110,18 +95,12 @@ pub(super) async fn run(
         return Err(refusal.error);
     }
 
-    revival.heard();
-    revival.local = response
-        .extensions()
-        .get::<HttpInfo>()
-        .map(|info| info.local_addr().ip());
     let mut decoder = Decoder::new(provider.dialect);
     let mut body = response.bytes_stream();
     let mut first_content = None;
     let mut rest_until = None;
     let mut broken = None;
     let mut silent = None;
-    let mut died = None;
     let mut spoke = false;
     let mut heard_at = clock.monotonic();
     loop {
@@ -154,10 +133,6 @@ pub(super) async fn run(
         let chunk = tokio::select! {
             biased;
             chunk = body.next() => chunk,
-            slept = revival.died() => {
-                died = Some(slept);
-                break;
-            }
             () = silence => {
                 silent = match decoder.wants() {
                     Wants::Rest | Wants::Nothing => None,
@@ -173,7 +148,6 @@ pub(super) async fn run(
         match chunk {
             Some(Ok(bytes)) => {
                 heard_at = clock.monotonic();
-                revival.heard();
                 gate!(harness, Decoding);
                 let bytes = if mutated!(harness, LinePerChunk) {
                     [&bytes, &b"\n"[..]].concat().into()
@@ -232,15 +206,12 @@ pub(super) async fn run(
                 first_content.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
             Ok(end)
         }
-        Err(Fault::Truncated) => {
-            let why = broken
+        Err(Fault::Truncated) => Err(failure::cut(
+            &peer,
+            broken
                 .as_ref()
-                .map(|problem| problem as &(dyn std::error::Error + 'static));
-            Err(match died.or_else(|| revival.broke()) {
-                Some(slept) => failure::did_not_survive(&peer, slept, why),
-                None => failure::cut(&peer, why),
-            })
-        }
+                .map(|problem| problem as &(dyn std::error::Error + 'static)),
+        )),
         Err(fault) => Err(failure::faulty(&peer, &fault)),
     }
 }
@@ -251,17 +222,25 @@ fn is_answer(event: &ModelEvent) -> bool {
         ModelEvent::CallProgress { .. } | ModelEvent::Call { .. } | ModelEvent::CallCut { .. } => {
             true
         }
-        ModelEvent::Sent | ModelEvent::Loading | ModelEvent::ReadingPrompt { .. } => false,
+        ModelEvent::Sent
+        | ModelEvent::Loading
+        | ModelEvent::ReadingPrompt { .. }
+        | ModelEvent::FoundReasoning
+        | ModelEvent::Verbatim { .. } => false,
     }
 }
 
 fn is_content(event: &ModelEvent) -> bool {
     match event {
         ModelEvent::Text { .. }
+        | ModelEvent::FoundReasoning
         | ModelEvent::CallProgress { .. }
         | ModelEvent::Call { .. }
         | ModelEvent::CallCut { .. } => true,
-        ModelEvent::Sent | ModelEvent::Loading | ModelEvent::ReadingPrompt { .. } => false,
+        ModelEvent::Sent
+        | ModelEvent::Loading
+        | ModelEvent::ReadingPrompt { .. }
+        | ModelEvent::Verbatim { .. } => false,
     }
 }
 

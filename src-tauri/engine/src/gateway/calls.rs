@@ -5,6 +5,9 @@
 //! in question are handed on as unclear, with the reason in words for the model, and are never run. Ids of a server
 //! are hints, not keys: the same one may stand on two calls. Arguments are passed on as they came: whether they are
 //! valid JSON is judged where calls are run.
+//! What can be read in one way only is put right: arguments that are a JSON text within a JSON text, and pieces that
+//! each repeat all of the ones before.
+//! Calls that a model writes into its words (`<tool_call>…`) are words: where a server could not tell, nor can we.
 //! Seen in the wild: index or ids missing, index 0 for every call, one id for every call, several pieces of one index
 //! in one delta, whole calls, names in every piece, arguments as an object, `null` or nothing, the whole call once more
 //! at the end.
@@ -14,7 +17,7 @@ mod closing;
 #[cfg(test)]
 mod tests;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::ModelEvent;
 
@@ -63,6 +66,8 @@ struct Pending {
     name: String,
     arguments: String,
     closing: Closing,
+    /// The last piece of the arguments, while each has begun with all of the one before.
+    grown: Option<String>,
     /// The delta of its last piece.
     delta: u64,
     pieces: u32,
@@ -182,6 +187,7 @@ impl Calls {
                 if let Some(call) = self.list.get_mut(found) {
                     call.arguments = String::new();
                     call.closing = Closing::default();
+                    call.grown = None;
                     call.append(&piece.arguments);
                 }
                 out.extend(self.progress(found));
@@ -365,7 +371,7 @@ impl Pending {
         };
         ModelEvent::Call {
             name: self.shown_name().to_owned(),
-            arguments: self.arguments,
+            arguments: certain(self.arguments, self.grown),
             call_id: self.id,
             unclear: unclear.map(str::to_owned),
         }
@@ -499,8 +505,30 @@ impl Pending {
     }
 
     fn append(&mut self, arguments: &str) {
+        if arguments.is_empty() {
+            return;
+        }
+        let grows = self.arguments.is_empty()
+            || self
+                .grown
+                .as_ref()
+                .is_some_and(|last| arguments.starts_with(last.as_str()));
+        self.grown = grows.then(|| arguments.to_owned());
         self.arguments.push_str(arguments);
         self.closing.feed(arguments);
+    }
+}
+
+/// The arguments, where they can only be meant in another way than they were written in: an object inside of a text, or
+/// one that was told from its beginning again and again.
+fn certain(arguments: String, grown: Option<String>) -> String {
+    let is_object = |text: &str| serde_json::from_str::<Map<String, Value>>(text).is_ok();
+    match serde_json::from_str::<Value>(&arguments) {
+        Ok(Value::String(inner)) if is_object(&inner) => inner,
+        Ok(_) => arguments,
+        Err(_) => grown
+            .filter(|last| last.len() < arguments.len() && is_object(last))
+            .unwrap_or(arguments),
     }
 }
 

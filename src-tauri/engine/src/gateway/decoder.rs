@@ -8,13 +8,14 @@ use protocol::Dialect;
 use super::{
     ModelEvent,
     answer::{Verdict, Wants},
-    ollama, openai,
+    anthropic, ollama, openai,
 };
 
 /// The decoder of one answer.
 pub(super) enum Decoder {
     Ollama(ollama::Decoder),
     OpenAi(openai::Decoder),
+    Anthropic(anthropic::Decoder),
 }
 
 impl Decoder {
@@ -22,6 +23,7 @@ impl Decoder {
         match dialect {
             Dialect::Ollama => Self::Ollama(ollama::Decoder::new()),
             Dialect::OpenAiChat => Self::OpenAi(openai::Decoder::new()),
+            Dialect::Anthropic => Self::Anthropic(anthropic::Decoder::new()),
         }
     }
 
@@ -30,6 +32,7 @@ impl Decoder {
         match self {
             Self::Ollama(decoder) => decoder.feed(bytes),
             Self::OpenAi(decoder) => decoder.feed(bytes),
+            Self::Anthropic(decoder) => decoder.feed(bytes),
         }
     }
 
@@ -38,6 +41,7 @@ impl Decoder {
         match self {
             Self::Ollama(decoder) => decoder.wants(),
             Self::OpenAi(decoder) => decoder.wants(),
+            Self::Anthropic(decoder) => decoder.wants(),
         }
     }
 
@@ -46,6 +50,7 @@ impl Decoder {
         match self {
             Self::Ollama(decoder) => decoder.began(),
             Self::OpenAi(decoder) => decoder.began(),
+            Self::Anthropic(decoder) => decoder.began(),
         }
     }
 
@@ -54,6 +59,7 @@ impl Decoder {
         match self {
             Self::Ollama(decoder) => decoder.finish(),
             Self::OpenAi(decoder) => decoder.finish(),
+            Self::Anthropic(decoder) => decoder.finish(),
         }
     }
 }

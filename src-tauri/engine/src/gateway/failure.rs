@@ -5,7 +5,7 @@
 
 use std::{io, time::Duration};
 
-use protocol::{Dialect, Failure, FailureCode, Slept, Timestamp};
+use protocol::{Dialect, Failure, FailureCode, Timestamp};
 
 use super::{
     AttemptError, Retry, Room,
@@ -192,22 +192,6 @@ pub(super) fn cut(peer: &Peer, why: Option<&(dyn std::error::Error + 'static)>) 
         Retry::Backoff,
     );
     cut.failure.detail = why.and_then(|why| detail(peer, &chain(why)));
-    cut
-}
-
-/// The connection stood when the computer fell asleep, and is gone since it woke.
-pub(super) fn did_not_survive(
-    peer: &Peer,
-    slept: Slept,
-    why: Option<&(dyn std::error::Error + 'static)>,
-) -> AttemptError {
-    let mut cut = cut(peer, why);
-    let slept = Duration::from_millis(slept.to.millis_since(slept.from));
-    cut.failure.message = format!(
-        "The computer slept for {}, and the connection to {} did not survive it.",
-        in_words(slept),
-        peer.place()
-    );
     cut
 }
 
@@ -448,7 +432,9 @@ impl Case<'_> {
             "exceed_context_size_error",
             "context_length_exceeded",
             "string_above_max_length",
-        ]) || (status != 429 && overflows(&words))
+            "request_too_large",
+        ]) || status == 413
+            || (status != 429 && overflows(&words))
         {
             return self.overflow(said);
         }
@@ -496,7 +482,9 @@ impl Case<'_> {
                 "rate_limit_error",
                 "rate_limit_exceeded",
                 "too_many_requests",
+                "overloaded_error",
             ])
+            || status == 529
             || has(&[
                 "maximum pending requests",
                 "rate limit",
@@ -513,7 +501,11 @@ impl Case<'_> {
         if status == 403 {
             return self.forbidden(said);
         }
-        if tag(&["model_not_found"]) || lacks_model(&words, status) {
+        if tag(&["model_not_found"])
+            // "model: claude-…" is all that Anthropic says.
+            || (tag(&["not_found_error"]) && words.starts_with("model:"))
+            || lacks_model(&words, status)
+        {
             return error(
                 FailureCode::ModelNotFound,
                 self.unknown_model(),
@@ -634,7 +626,7 @@ impl Case<'_> {
         let model = self.peer.model();
         let room = match (said.prompt_tokens, said.context_tokens) {
             (Some(needed), Some(there_is)) => Some(Room { needed, there_is }),
-            (Some(_), None) | (None, Some(_) | None) => None,
+            (Some(_), None) | (None, Some(_) | None) => room(&said.message),
         };
         let sizes = room.map_or_else(String::new, |Room { needed, there_is }| {
             format!(": it has {needed} tokens, and there is room for {there_is}")
@@ -652,7 +644,7 @@ impl Case<'_> {
             Some(Dialect::Ollama) => {
                 format!("{place} has no model {model}. Get it with `ollama pull {model}`.")
             }
-            Some(Dialect::OpenAiChat) | None => {
+            Some(Dialect::OpenAiChat | Dialect::Anthropic) | None => {
                 format!("{place} has no model {model}. Choose one that it offers.")
             }
         }
@@ -723,7 +715,8 @@ fn not_a_reply(peer: &Peer, unreadable: &Unreadable) -> AttemptError {
 
 /// How servers say that the prompt is too long, in the words of many of them.
 fn overflows(words: &str) -> bool {
-    const PLAIN: [&str; 12] = [
+    const PLAIN: [&str; 13] = [
+        "context limit",
         "context length",
         "context size",
         "context window",
@@ -754,6 +747,19 @@ fn overflows(words: &str) -> bool {
     (PLAIN.iter().any(|part| words.contains(part)) && over.iter().any(|part| words.contains(part)))
         || words.contains("too many tokens")
         || CHINESE.iter().any(|part| words.contains(part))
+}
+
+/// The room in "prompt is too long: 210000 tokens > 200000 maximum".
+fn room(words: &str) -> Option<Room> {
+    let (before, after) = words.split_once('>')?;
+    let number = |word: &str| {
+        word.trim_matches(|c: char| !c.is_ascii_digit())
+            .parse()
+            .ok()
+    };
+    let needed = before.split_whitespace().rev().find_map(number)?;
+    let there_is = after.split_whitespace().find_map(number)?;
+    (needed > there_is).then_some(Room { needed, there_is })
 }
 
 fn lacks_model(words: &str, status: u16) -> bool {
@@ -830,16 +836,22 @@ fn in_words(time: Duration) -> String {
     match seconds {
         0..=119 => format!("{seconds} s"),
         120..=7199 => format!("{} minutes", seconds / 60),
-        _ => format!("{} hours", seconds / 3600),
+        7200..=172_799 => format!("{} hours", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
     }
 }
+
+/// The longest wait that is told. A server that names a longer one says no, for all that anybody can wait for.
+const WAIT_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// How long `Retry-After` asks to wait: seconds or a date. Nothing sensible, or no wait at all, is the usual wait.
 fn retry_after(text: &str, wall: Timestamp) -> Option<Duration> {
     let text = text.trim();
-    if let Ok(seconds) = text.parse::<f64>() {
-        // `try_from` refuses what is negative, not a number or beyond all counting.
-        let wait = Duration::try_from_secs_f64(seconds.ceil()).ok()?;
+    let is_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    if let (true, Ok(seconds)) = (is_number, text.parse::<f64>()) {
+        // Beyond all counting is still a wait.
+        let seconds = seconds.ceil().min(WAIT_MAX.as_secs_f64());
+        let wait = Duration::try_from_secs_f64(seconds).ok()?;
         return (!wait.is_zero()).then_some(wait);
     }
     let at = http_date(text)?;
@@ -847,7 +859,7 @@ fn retry_after(text: &str, wall: Timestamp) -> Option<Duration> {
     u64::try_from(millis)
         .ok()
         .filter(|ms| *ms > 0)
-        .map(Duration::from_millis)
+        .map(|ms| Duration::from_millis(ms).min(WAIT_MAX))
 }
 
 /// Seconds since 1970 of `Sun, 06 Nov 1994 08:49:37 GMT`; the two older forms are not sent any more.

@@ -39,9 +39,12 @@ impl ApiKey {
 
     /// The value of the `Authorization` header, marked as sensitive; nothing if the key holds what no header can.
     pub(super) fn bearer(&self) -> Option<HeaderValue> {
-        let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).ok()?;
-        value.set_sensitive(true);
-        Some(value)
+        sensitive(&format!("Bearer {}", self.0))
+    }
+
+    /// The same for a header of its own.
+    pub(super) fn bare(&self) -> Option<HeaderValue> {
+        sensitive(&self.0)
     }
 
     /// `text` without this key in it: servers like to repeat what they were sent.
@@ -52,6 +55,12 @@ impl ApiKey {
             text
         }
     }
+}
+
+fn sensitive(secret: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(secret).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 impl fmt::Debug for ApiKey {
@@ -77,6 +86,7 @@ mod tests {
             key.redact("bad key sk-secret-123!".into()),
             "bad key (redacted)!"
         );
+        assert_eq!(format!("{:?}", key.bare()), "Some(Sensitive)");
         assert_eq!(ApiKey::new("a\nb").bearer(), None);
     }
 }

@@ -38,6 +38,7 @@ pub(super) async fn list(
     let offer = match dialect {
         Dialect::Ollama => ollama(dialer, base, peer, LIST_WAIT).await,
         Dialect::OpenAiChat => openai(dialer, base, peer, LIST_WAIT).await,
+        Dialect::Anthropic => anthropic(dialer, base, peer, LIST_WAIT).await,
     };
     offer
         .map(|offer| offer.models)
@@ -55,7 +56,7 @@ pub(super) async fn one(
     let listed = list(dialer, provider.dialect, base, peer).await?;
     let found = listed.into_iter().find(|model| model.name == name);
     match provider.dialect {
-        Dialect::OpenAiChat => found.ok_or_else(|| {
+        Dialect::OpenAiChat | Dialect::Anthropic => found.ok_or_else(|| {
             Failure::new(
                 FailureCode::ModelNotFound,
                 format!("{} does not list a model {name}.", peer.place()),
@@ -94,6 +95,8 @@ pub(super) async fn is_loading(
             let running = running.get("models")?.as_array()?;
             Some(!running.iter().any(|entry| is_named(entry, name)))
         }
+        // They have their models ready, or do not tell.
+        Dialect::Anthropic => None,
         Dialect::OpenAiChat => {
             let offer = openai(dialer, &provider.base_url, peer, GLANCE_WAIT).await;
             match offer {
@@ -173,6 +176,10 @@ pub(super) async fn openai(
 ) -> Result<Offer, Refusal> {
     let document = dialer.get(&at(base, "/models")?, peer, limit).await?;
     let value = json_of(&document, peer)?;
+    if is_anthropics(&value) {
+        // It is listed here, and does not answer here.
+        return Err(another_kind(&document, peer));
+    }
     let list = value
         .get("data")
         .and_then(Value::as_array)
@@ -198,6 +205,41 @@ pub(super) async fn openai(
         server: server(&document, list),
         models,
     })
+}
+
+/// Anthropic, or a server that copies it: the list, whichever of the two forms it has.
+pub(super) async fn anthropic(
+    dialer: &Dialer,
+    base: &str,
+    peer: &Peer,
+    limit: Duration,
+) -> Result<Offer, Refusal> {
+    // More than there are, so that the first page is the only one.
+    let document = dialer
+        .get(&at(base, "/models?limit=1000")?, peer, limit)
+        .await?;
+    let value = json_of(&document, peer)?;
+    let Some(list) = value.get("data").and_then(Value::as_array) else {
+        return Err(another_kind(&document, peer));
+    };
+    let server = if is_anthropics(&value) {
+        "Anthropic".to_owned()
+    } else {
+        server(&document, list)
+    };
+    Ok(Offer {
+        server,
+        models: list.iter().filter_map(offered).collect(),
+    })
+}
+
+/// Whether a list of models is in Anthropic's form.
+fn is_anthropics(list: &Value) -> bool {
+    let of_model = |entry: &Value| text(entry, "type") == Some("model");
+    let entries = list.get("data").and_then(Value::as_array);
+    list.get("object").is_none()
+        && list.get("has_more").is_some()
+        && entries.is_some_and(|entries| entries.iter().all(of_model))
 }
 
 fn at(base: &str, path: &str) -> Result<Url, Refusal> {
@@ -261,13 +303,33 @@ fn offered(entry: &Value) -> Option<Model> {
         entry.get("max_model_len"),
         entry.get("max_context_length"),
         entry.get("context_length"),
+        entry.get("max_input_tokens"),
     ]
     .into_iter()
     .find_map(whole);
     model.parameters = whole(meta.get("n_params")).map(rounded);
     model.quantization = text(entry, "quantization").map(str::to_owned);
-    model.capabilities = entry.get("capabilities").map(strings).unwrap_or_default();
+    model.capabilities = match entry.get("capabilities") {
+        Some(Value::Object(known)) => supported(known),
+        Some(list) => strings(list),
+        None => Vec::new(),
+    };
     Some(model)
+}
+
+/// Anthropic's `{"image_input":{"supported":true}, …}`, in the words that others have for it.
+fn supported(known: &serde_json::Map<String, Value>) -> Vec<String> {
+    let can = |name: &str| {
+        let known = known.get(name).and_then(|can| can.get("supported"));
+        known.and_then(Value::as_bool) == Some(true)
+    };
+    let words = [("image_input", "vision"), ("thinking", "thinking")];
+    let more = words.iter().filter(|(name, _)| can(name));
+    ["completion", "tools"]
+        .into_iter()
+        .chain(more.map(|(_, word)| *word))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// "135M", "7.2B".

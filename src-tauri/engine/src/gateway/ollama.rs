@@ -58,7 +58,7 @@ fn message(message: &Message) -> Option<Value> {
     Some(match message {
         Message::System { text } => json!({ "role": "system", "content": text }),
         Message::User { text } => json!({ "role": "user", "content": text }),
-        Message::Assistant { text, calls } => {
+        Message::Assistant { text, calls, .. } => {
             if text.is_empty() && calls.is_empty() {
                 return None;
             }

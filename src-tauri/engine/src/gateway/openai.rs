@@ -10,13 +10,10 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Message, ModelEvent, ModelRequest, ToolSpec,
-    answer::{Answer, Verdict, Wants, whole},
+    answer::{Answer, Verdict, whole},
     calls::Restated,
-    fault::{EXCERPT_BYTES_MAX, Fault, Kind, Place, Said, Unreadable, clip},
-    json,
-    lines::LINE_BYTES_MAX,
-    ollama::PAGE_BYTES_MAX,
-    sse::{Frame, Frames},
+    fault::{Fault, Said},
+    stream::{After, Speech, Stream},
     thoughts::Source,
 };
 
@@ -74,13 +71,13 @@ fn message(message: &Message) -> Option<Value> {
     Some(match message {
         Message::System { text } => json!({ "role": "system", "content": text }),
         Message::User { text } => json!({ "role": "user", "content": text }),
-        Message::Assistant { text, calls } if calls.is_empty() => {
+        Message::Assistant { text, calls, .. } if calls.is_empty() => {
             if text.is_empty() {
                 return None;
             }
             json!({ "role": "assistant", "content": text })
         }
-        Message::Assistant { text, calls } => {
+        Message::Assistant { text, calls, .. } => {
             let calls: Vec<Value> = calls
                 .iter()
                 .map(|call| {
@@ -106,18 +103,12 @@ fn message(message: &Message) -> Option<Value> {
 }
 
 /// Reads the answer to a chat request.
-pub(super) struct Decoder {
-    form: Form,
+pub(super) type Decoder = Stream<Chat>;
+
+/// What the events of an answer say.
+pub(super) struct Chat {
     answer: Answer,
     heard: Heard,
-    /// A proper frame came.
-    framed: bool,
-    /// `[DONE]` came, or the usage after the finish reason: there is nothing more to wait for.
-    done: bool,
-    /// Words between the frames.
-    stray: String,
-    /// Whether some of it came before the end marker.
-    stray_before_end: bool,
 }
 
 /// The content so far, to know a message that repeats it.
@@ -130,273 +121,39 @@ struct Heard {
     deltas: u32,
 }
 
-/// What the body turned out to be, by its first byte.
-enum Form {
-    Unknown(Vec<u8>),
-    Events(Box<Frames>),
-    /// A JSON answer to a request for a stream.
-    Document(Vec<u8>),
-    Page(Page),
-}
-
-/// A web page: as much of it as is worth keeping, and how long it is.
-#[derive(Default)]
-struct Page {
-    head: Vec<u8>,
-    bytes: u64,
-}
-
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-
-impl Decoder {
+impl Stream<Chat> {
     pub(super) fn new() -> Self {
-        Self {
-            form: Form::Unknown(Vec::new()),
+        Self::of(Chat {
             answer: Answer::new(),
             heard: Heard::default(),
-            framed: false,
-            done: false,
-            stray: String::new(),
-            stray_before_end: false,
+        })
+    }
+}
+
+impl Speech for Chat {
+    fn answer(&self) -> &Answer {
+        &self.answer
+    }
+
+    fn answer_mut(&mut self) -> &mut Answer {
+        &mut self.answer
+    }
+
+    fn error(chunk: &Value) -> Option<Said> {
+        let choices = chunk.get("choices").and_then(Value::as_array);
+        match chunk.get("error") {
+            None if choices.is_some_and(|list| !list.is_empty()) => None,
+            None | Some(_) => Said::read(chunk),
         }
     }
 
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<ModelEvent> {
-        let mut out = Vec::new();
-        if let Form::Unknown(head) = &mut self.form {
-            head.extend_from_slice(bytes);
-            if let Some((form, body)) = Form::of(head) {
-                self.form = form;
-                self.body(&body, &mut out);
-            }
-        } else {
-            self.body(bytes, &mut out);
-        }
-        out
+    fn is_whole(document: &Value) -> bool {
+        document.get("choices").is_some_and(Value::is_array)
     }
 
-    pub(super) fn wants(&self) -> Wants {
-        if self.done || self.answer.has_fault() {
-            return Wants::Nothing;
-        }
-        match &self.form {
-            Form::Page(page) if page.bytes > PAGE_BYTES_MAX => Wants::Nothing,
-            Form::Page(_) => Wants::Rest,
-            // A server that ends every piece as if it were the last says nothing by that.
-            Form::Unknown(_) | Form::Events(_) | Form::Document(_)
-                if self.answer.is_over() && !self.answer.was_reopened() =>
-            {
-                Wants::Rest
-            }
-            Form::Unknown(_) | Form::Events(_) | Form::Document(_) => Wants::More,
-        }
-    }
-
-    pub(super) fn began(&self) -> bool {
-        self.answer.began()
-    }
-
-    pub(super) fn finish(mut self) -> Verdict {
-        let mut events = Vec::new();
-        match std::mem::replace(&mut self.form, Form::Unknown(Vec::new())) {
-            Form::Unknown(_) => {}
-            Form::Page(page) => {
-                let head = String::from_utf8_lossy(&page.head);
-                self.answer.fail(Fault::Unreadable(Unreadable {
-                    kind: Kind::Page,
-                    place: Place::Instead,
-                    bytes: page.bytes,
-                    excerpt: clip(&head, EXCERPT_BYTES_MAX).to_owned(),
-                }));
-            }
-            Form::Document(document) => self.document(&document, &mut events),
-            Form::Events(frames) => {
-                for frame in frames.finish() {
-                    self.frame(frame, Whole::Perhaps, &mut events);
-                }
-            }
-        }
-        if !self.stray.is_empty() {
-            let stray = std::mem::take(&mut self.stray);
-            let words = self.framed || stray.starts_with("proxy error");
-            // An error over several lines.
-            let said = json::read(&stray).ok().and_then(|value| Said::read(&value));
-            let fault = match (said, Kind::of(&stray)) {
-                (Some(said), _) => Fault::Said(said),
-                (None, Kind::Text) if words => Fault::Said(Said::words(&stray)),
-                (None, Kind::Text | Kind::Page | Kind::Json | Kind::BrokenJson) => {
-                    Fault::Unreadable(Unreadable::new(&stray))
-                }
-            };
-            if self.stray_before_end {
-                // A frame that lost its head, or a proxy's words: what they stand for is missing from the answer.
-                self.answer.spoil(fault);
-            } else {
-                self.answer.fail(fault);
-            }
-        }
-        if !self.done {
-            self.answer.distrust_end();
-        }
-        let mut verdict = self.answer.finish();
-        events.append(&mut verdict.events);
-        verdict.events = events;
-        verdict
-    }
-
-    fn body(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) {
-        let mut cut = Vec::new();
-        let too_long = match &mut self.form {
-            Form::Events(frames) => frames.feed(bytes, &mut cut).is_err(),
-            Form::Document(document) => {
-                let room = LINE_BYTES_MAX.saturating_sub(document.len());
-                document.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
-                bytes.len() > room
-            }
-            Form::Page(page) => {
-                let room = EXCERPT_BYTES_MAX.saturating_sub(page.head.len());
-                page.head
-                    .extend_from_slice(bytes.get(..room).unwrap_or(bytes));
-                page.bytes = page.bytes.saturating_add(bytes.len() as u64);
-                false
-            }
-            Form::Unknown(_) => false,
-        };
-        for frame in cut {
-            self.frame(frame, Whole::Surely, out);
-        }
-        if too_long {
-            self.answer.fail(Fault::TooLong);
-        }
-    }
-
-    fn frame(&mut self, frame: Frame, whole: Whole, out: &mut Vec<ModelEvent>) {
-        if self.done || self.answer.has_fault() {
-            return;
-        }
-        match frame {
-            Frame::Data { event, data } => self.data(&event, &data, whole, out),
-            Frame::Stray(line) => {
-                // llama.cpp's older way to report an error, and servers that leave `data:` out.
-                let text = line.strip_prefix("error:").unwrap_or(&line);
-                match json::read(text) {
-                    Ok(chunk @ Value::Object(_)) if text.len() == line.len() => {
-                        self.chunk(&chunk, out);
-                    }
-                    Ok(error) if text.len() != line.len() => {
-                        let said = Said::read(&json!({ "error": error }));
-                        self.answer.fail(Fault::Said(said.unwrap_or_default()));
-                    }
-                    Ok(_) | Err(_) => self.keep_stray(&line),
-                }
-            }
-        }
-    }
-
-    fn keep_stray(&mut self, line: &str) {
-        self.stray_before_end |= !self.answer.is_over();
-        if !self.stray.is_empty() && self.stray.len() < EXCERPT_BYTES_MAX {
-            self.stray.push('\n');
-        }
-        let room = EXCERPT_BYTES_MAX.saturating_sub(self.stray.len());
-        self.stray.push_str(clip(line, room));
-    }
-
-    fn data(&mut self, event: &str, data: &str, whole: Whole, out: &mut Vec<ModelEvent>) {
-        let text = data.trim();
-        if text.is_empty() {
-            return;
-        }
-        if text == "[DONE]" {
-            self.answer.end(FinishReason::Unknown);
-            self.done = true;
-            return;
-        }
-        if let Ok(chunk) = json::read(text) {
-            if event == "error" && Said::read(&chunk).is_none() {
-                let said = Said::read(&json!({ "error": chunk }));
-                self.answer.fail(Fault::Said(said.unwrap_or_default()));
-            } else {
-                self.chunk(&chunk, out);
-            }
-            return;
-        }
-        if event == "error" {
-            self.answer.fail(Fault::Said(Said::words(text)));
-            return;
-        }
-        if text.contains('\n') {
-            // Events without the blank lines between them arrive as one.
-            for line in text.split('\n') {
-                if !self.done && !self.answer.has_fault() {
-                    self.data(event, line, whole, out);
-                }
-            }
-            return;
-        }
-        if !self.stray.is_empty()
-            && let Ok(chunk) = json::read(&format!("{text}\n{}", self.stray))
-        {
-            // One object over several lines, of which only the first is marked as data.
-            self.stray.clear();
-            self.stray_before_end = false;
-            return self.chunk(&chunk, out);
-        }
-        match whole {
-            Whole::Surely if !self.answer.is_over() => {
-                self.answer.fail(Fault::Unreadable(Unreadable::new(text)));
-            }
-            // What cannot be read of the last frame is missing, not wrong.
-            Whole::Surely | Whole::Perhaps => {}
-        }
-    }
-
-    fn document(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) {
-        let text = String::from_utf8_lossy(bytes);
-        match json::read(&text) {
-            Ok(Value::Array(list)) if list.iter().any(|item| Said::read(item).is_some()) => {
-                let said = list.iter().find_map(Said::read);
-                self.answer.fail(Fault::Said(said.unwrap_or_default()));
-            }
-            Ok(document) => {
-                self.chunk(&document, out);
-                if document.get("choices").is_some_and(Value::is_array) {
-                    // It is whole, or it would not have parsed.
-                    self.answer.end(FinishReason::Unknown);
-                } else {
-                    self.answer.fail(Fault::Unreadable(Unreadable::new(&text)));
-                }
-            }
-            Err(error) => {
-                let mut read = false;
-                for line in text.lines().filter(|line| !line.trim().is_empty()) {
-                    if line.trim() == "[DONE]" {
-                        read = true;
-                        self.data("message", line, Whole::Surely, out);
-                    } else if let Ok(chunk @ Value::Object(_)) = json::read(line) {
-                        read = true;
-                        self.chunk(&chunk, out);
-                    }
-                }
-                if !read && !error.is_eof() {
-                    self.answer.fail(Fault::Unreadable(Unreadable::new(&text)));
-                }
-            }
-        }
-    }
-
-    fn chunk(&mut self, chunk: &Value, out: &mut Vec<ModelEvent>) {
+    fn chunk(&mut self, chunk: &Value, out: &mut Vec<ModelEvent>) -> After {
         let choices = chunk.get("choices").and_then(Value::as_array);
         let is_chunk = choices.is_some_and(|list| !list.is_empty());
-        let said = match chunk.get("error") {
-            None if is_chunk => None,
-            None | Some(_) => Said::read(chunk),
-        };
-        if let Some(said) = said {
-            self.answer.fail(Fault::Said(said));
-            return;
-        }
-        self.framed = true;
         let over = self.answer.is_over();
         let measured = self.measure(chunk);
         if let Some(progress) = chunk.get("prompt_progress")
@@ -411,11 +168,22 @@ impl Decoder {
         for choice in choices.into_iter().flatten().filter(first) {
             self.choice(choice, out);
         }
+        // The usage after the finish reason is the last there is to wait for.
         if over && measured && self.answer.is_over() && !(is_chunk && self.answer.was_reopened()) {
-            self.done = true;
+            After::Nothing
+        } else {
+            After::More
         }
     }
 
+    fn close(&mut self, _out: &mut Vec<ModelEvent>) {}
+
+    fn verdict(self) -> Verdict {
+        self.answer.finish()
+    }
+}
+
+impl Chat {
     fn choice(&mut self, choice: &Value, out: &mut Vec<ModelEvent>) {
         let reason = choice.get("finish_reason").and_then(Value::as_str);
         let ends = match reason.unwrap_or_default() {
@@ -593,36 +361,6 @@ fn news(text: &str, heard: &str, how: Restated, certain: bool) -> String {
         // The same in other words, or trimmed.
         (None, Restated::AfterDeltas) => String::new(),
         (None, Restated::AmongMessages) => text.to_owned(),
-    }
-}
-
-/// Whether a frame came with its end.
-#[derive(Clone, Copy)]
-enum Whole {
-    Surely,
-    Perhaps,
-}
-
-impl Form {
-    /// What the body is, and its bytes so far; none while only white space came.
-    fn of(head: &mut Vec<u8>) -> Option<(Self, Vec<u8>)> {
-        if BYTE_ORDER_MARK.starts_with(head) && head.len() < BYTE_ORDER_MARK.len() {
-            return None;
-        }
-        if head.starts_with(BYTE_ORDER_MARK) {
-            head.drain(..BYTE_ORDER_MARK.len());
-        }
-        let blank = head
-            .iter()
-            .take_while(|byte| byte.is_ascii_whitespace())
-            .count();
-        head.drain(..blank);
-        let form = match head.first()? {
-            b'<' => Self::Page(Page::default()),
-            b'{' | b'[' => Self::Document(Vec::new()),
-            _ => Self::Events(Box::new(Frames::new(LINE_BYTES_MAX))),
-        };
-        Some((form, std::mem::take(head)))
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) async fn discover(dialer: &Dialer) -> Vec<ProbeReport> {
         .collect()
 }
 
-/// Tries every base of one place at once.
+/// Tries every base of one place: the likely dialects at once, then what is left.
 async fn visit(
     dialer: &Dialer,
     place: &Place,
@@ -84,37 +84,43 @@ async fn visit(
     key: Option<&ApiKey>,
     limit: Duration,
 ) -> ProbeReport {
-    let mut bases = vec![(Dialect::Ollama, &place.ollama)];
-    bases.extend(place.openai.iter().map(|base| (Dialect::OpenAiChat, base)));
-    let mut knocks = Vec::with_capacity(bases.len());
-    for (dialect, base) in &bases {
-        knocks.push(knock(dialer, *dialect, base, key, limit));
-    }
-    let offers = join_all(knocks).await;
     let mut worst: Option<(Dialect, Failure)> = None;
-    for ((dialect, base), offer) in bases.into_iter().zip(offers) {
-        let refusal = match offer {
-            Ok(offer) => return works(offer, dialect, base),
-            // It is there, it speaks this dialect, and it will have models in a moment.
-            Err(refusal) if refusal.loading => {
-                let server = "llama.cpp, still loading its model".to_owned();
-                let models = Vec::new();
-                return works(
-                    Offer { server, models },
-                    Dialect::OpenAiChat,
-                    base_of(place, base),
-                );
+    for bases in rounds(place, believed) {
+        let mut knocks = Vec::with_capacity(bases.len());
+        for (dialect, base) in &bases {
+            knocks.push(knock(dialer, *dialect, base, key, limit));
+        }
+        let offers = join_all(knocks).await;
+        for ((dialect, base), offer) in bases.into_iter().zip(offers) {
+            let refusal = match offer {
+                Ok(offer) => return works(offer, dialect, base),
+                // It is there, it speaks this dialect, and it will have models in a moment.
+                Err(refusal) if refusal.loading => {
+                    let server = "llama.cpp, still loading its model".to_owned();
+                    let models = Vec::new();
+                    return works(
+                        Offer { server, models },
+                        Dialect::OpenAiChat,
+                        base_of(place, base),
+                    );
+                }
+                Err(refusal) => refusal,
+            };
+            let failure = refusal.error.failure;
+            let rank =
+                |dialect: Dialect, failure: &Failure| (telling(failure), believed == Some(dialect));
+            let better = worst
+                .as_ref()
+                .is_none_or(|(d, f)| rank(dialect, &failure) > rank(*d, f));
+            if better {
+                worst = Some((dialect, failure));
             }
-            Err(refusal) => refusal,
-        };
-        let failure = refusal.error.failure;
-        let rank =
-            |dialect: Dialect, failure: &Failure| (telling(failure), believed == Some(dialect));
-        let better = worst
+        }
+        let is_away = worst
             .as_ref()
-            .is_none_or(|(d, f)| rank(dialect, &failure) > rank(*d, f));
-        if better {
-            worst = Some((dialect, failure));
+            .is_some_and(|(_, f)| f.code == FailureCode::ConnectFailed);
+        if is_away {
+            break;
         }
     }
     match worst {
@@ -123,6 +129,21 @@ async fn visit(
             failure: failure::no_address(&place.ollama),
         },
     }
+}
+
+/// What is tried, in this order; all of one round at once. An OpenAI-compatible server and one of Anthropic's kind list
+/// their models at the same path, and many are both: which of the two is meant is for the person to say.
+fn rounds(place: &Place, believed: Option<Dialect>) -> [Vec<(Dialect, &String)>; 2] {
+    let all = |dialect| place.openai.iter().map(move |base| (dialect, base));
+    let mut first = vec![(Dialect::Ollama, &place.ollama)];
+    let (likely, left) = match believed {
+        Some(Dialect::Anthropic) => (Dialect::Anthropic, Dialect::OpenAiChat),
+        Some(Dialect::Ollama | Dialect::OpenAiChat) | None => {
+            (Dialect::OpenAiChat, Dialect::Anthropic)
+        }
+    };
+    first.extend(all(likely));
+    [first, all(left).collect()]
 }
 
 /// A loading llama.cpp answers every path alike, so the base is the likeliest one.
@@ -143,6 +164,11 @@ async fn knock(
     match dialect {
         Dialect::Ollama => models::ollama(dialer, base, &peer, limit).await,
         Dialect::OpenAiChat => models::openai(dialer, base, &peer, limit).await,
+        Dialect::Anthropic => {
+            // It looks for the key in another place.
+            peer.dialect = Some(dialect);
+            models::anthropic(dialer, base, &peer, limit).await
+        }
     }
 }
 

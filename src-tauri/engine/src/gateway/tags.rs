@@ -1,12 +1,12 @@
 //! Reasoning written into the answer's own text: `<think>…</think>` and `<thinking>…</thinking>`.
 //!
-//! Invariant: text is never taken back. A tag counts only where it leads: at the start of the content, white space
-//! aside, or right after another reasoning block. `<think>` in mid-answer, in prose or in a code fence is text.
-//! A closing tag whose opening one stood in the server's template (`I should add…</think>4`) is understood only if it
-//! comes with the first words, in the same delta: later, what is before it has been shown as the answer, and stays so.
+//! Invariant: no text is lost. A tag counts only where it leads: at the start of the content, white space aside, or
+//! right after another reasoning block. `<think>` in mid-answer, in prose or in a code fence is text.
+//! A closing tag whose opening one stood in the server's template (`I should add…</think>4`) makes reasoning of all that
+//! came before it, also of what was shown as the answer; but only the first tag of a content without blocks, and not
+//! where code came before it: there somebody quotes it.
 //! Where the server also gives reasoning in a field of its own, a leading block counts only if it repeats that: then it
 //! is passed over. Any other tag is text there.
-//! RULING: reopened if the log gains an event that turns shown text into reasoning.
 
 use protocol::Part;
 
@@ -21,6 +21,19 @@ pub(super) struct Tags {
     held: String,
     /// The server separates reasoning itself, so an opening tag is text.
     separated: bool,
+    /// All of the answer so far may turn out to be a block.
+    unopened: bool,
+    /// A block ended whose beginning nobody saw: whatever tag comes now is somebody's words.
+    over: bool,
+}
+
+/// What content says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// These words.
+    Words(Part, String),
+    /// All the words before were reasoning.
+    WasReasoning,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +56,15 @@ impl Tags {
             place: Place::Lead,
             held: String::new(),
             separated: false,
+            unopened: true,
+            over: false,
         }
     }
 
     /// Reasoning came in a field of its own.
     pub(super) fn separated(&mut self) {
         self.separated = true;
+        self.unopened = false;
     }
 
     /// Whether what comes next belongs to a block.
@@ -60,9 +76,9 @@ impl Tags {
     }
 
     /// Adds what one delta of content says to `said`; `thought` is the reasoning so far.
-    pub(super) fn feed(&mut self, delta: &str, thought: &str, said: &mut Vec<(Part, String)>) {
-        if self.place == Place::Answer {
-            said.push((Part::Answer, delta.to_owned()));
+    pub(super) fn feed(&mut self, delta: &str, thought: &str, said: &mut Vec<Said>) {
+        if self.place == Place::Answer && !self.unopened {
+            said.push(words(Part::Answer, delta));
             return;
         }
         let mut text = std::mem::take(&mut self.held);
@@ -72,8 +88,9 @@ impl Tags {
                 Place::Lead | Place::AfterBlock => self.lead(text, said),
                 Place::Block => self.block(text, said),
                 Place::Echo => self.echo(text, thought),
+                Place::Answer if self.unopened => self.unopened(&text, said),
                 Place::Answer => {
-                    said.push((Part::Answer, text));
+                    said.push(Said::Words(Part::Answer, text));
                     return;
                 }
             };
@@ -96,13 +113,15 @@ impl Tags {
     }
 
     /// Returns what is still to be looked at.
-    fn lead(&mut self, text: String, said: &mut Vec<(Part, String)>) -> String {
-        let words = text.trim_start();
-        if let Some(rest) = after_any(words, &CLOSING) {
+    fn lead(&mut self, text: String, said: &mut Vec<Said>) -> String {
+        let trimmed = text.trim_start();
+        if let Some(rest) = after_any(trimmed, &CLOSING) {
             self.place = Place::AfterBlock;
+            self.unopened = false;
             return rest.to_owned();
         }
-        if let Some(rest) = after_any(words, &OPENING) {
+        if let Some(rest) = after_any(trimmed, &OPENING) {
+            self.unopened = false;
             if self.separated {
                 self.place = Place::Echo;
                 return text;
@@ -110,26 +129,59 @@ impl Tags {
             self.place = Place::Block;
             return rest.to_owned();
         }
-        if words.is_empty() || begins_any(words, &OPENING) || begins_any(words, &CLOSING) {
+        if trimmed.is_empty() || begins_any(trimmed, &OPENING) || begins_any(trimmed, &CLOSING) {
             self.held = text;
             return String::new();
         }
-        if let Some((at, tag)) = find_any(&text, &CLOSING) {
+        if let (false, Some((at, tag))) = (self.over, find_any(&text, &CLOSING)) {
             let (before, rest) = text.split_at(at);
             // A tag that somebody quotes stands in code.
             if !before.contains('`') {
-                said.push((Part::Reasoning, before.to_owned()));
+                said.push(words(Part::Reasoning, before));
                 self.place = Place::AfterBlock;
+                self.over = std::mem::take(&mut self.unopened);
                 return rest.get(tag..).unwrap_or_default().to_owned();
             }
         }
         let answer = match self.place {
-            Place::AfterBlock => words.to_owned(),
+            Place::AfterBlock => trimmed.to_owned(),
             Place::Lead | Place::Block | Place::Echo | Place::Answer => text,
         };
         self.place = Place::Answer;
-        said.push((Part::Answer, answer));
+        if self.unopened {
+            return answer;
+        }
+        said.push(Said::Words(Part::Answer, answer));
         String::new()
+    }
+
+    /// In an answer that may be the end of a block whose beginning nobody saw.
+    fn unopened(&mut self, text: &str, said: &mut Vec<Said>) -> String {
+        let code = text.find('`').unwrap_or(text.len());
+        match find_any(text, &CLOSING).filter(|(at, _)| *at < code) {
+            Some((at, tag)) => {
+                self.unopened = false;
+                self.over = true;
+                self.place = Place::AfterBlock;
+                said.push(words(Part::Answer, text.get(..at).unwrap_or_default()));
+                said.push(Said::WasReasoning);
+                text.get(at.saturating_add(tag)..)
+                    .unwrap_or_default()
+                    .to_owned()
+            }
+            None if code < text.len() => {
+                self.unopened = false;
+                text.to_owned()
+            }
+            None => {
+                let (certain, maybe) = text.split_at(before_cut_tag(text));
+                if !certain.is_empty() {
+                    said.push(words(Part::Answer, certain));
+                }
+                self.held = maybe.to_owned();
+                String::new()
+            }
+        }
     }
 
     fn echo(&mut self, text: String, thought: &str) -> String {
@@ -158,22 +210,26 @@ impl Tags {
         }
     }
 
-    fn block(&mut self, text: String, said: &mut Vec<(Part, String)>) -> String {
+    fn block(&mut self, text: String, said: &mut Vec<Said>) -> String {
         if let Some((at, tag)) = find_any(&text, &CLOSING) {
             let (inside, rest) = text.split_at(at);
             if !inside.is_empty() {
-                said.push((Part::Reasoning, inside.to_owned()));
+                said.push(words(Part::Reasoning, inside));
             }
             self.place = Place::AfterBlock;
             return rest.get(tag..).unwrap_or_default().to_owned();
         }
         let (inside, maybe) = text.split_at(before_cut_tag(&text));
         if !inside.is_empty() {
-            said.push((Part::Reasoning, inside.to_owned()));
+            said.push(words(Part::Reasoning, inside));
         }
         self.held = maybe.to_owned();
         String::new()
     }
+}
+
+fn words(part: Part, text: &str) -> Said {
+    Said::Words(part, text.to_owned())
 }
 
 /// What follows the opening tag.
@@ -223,14 +279,16 @@ mod tests {
         for delta in deltas {
             tags.feed(delta, "", &mut said);
         }
-        said.extend(tags.finish());
-        let gather = |part| {
-            said.iter()
-                .filter(|(p, _)| *p == part)
-                .map(|(_, t)| t.as_str())
-                .collect()
-        };
-        (gather(Part::Reasoning), gather(Part::Answer))
+        said.extend(tags.finish().map(|(part, text)| Said::Words(part, text)));
+        let (mut reasoning, mut answer) = (String::new(), String::new());
+        for said in said {
+            match said {
+                Said::Words(Part::Reasoning, text) => reasoning.push_str(&text),
+                Said::Words(Part::Answer, text) => answer.push_str(&text),
+                Said::WasReasoning => reasoning.push_str(&std::mem::take(&mut answer)),
+            }
+        }
+        (reasoning, answer)
     }
 
     #[test]
@@ -266,16 +324,30 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_opening_tag_is_understood_in_the_first_delta_and_only_there() {
-        assert_eq!(
-            split(&["I should add…</think>4"]),
-            ("I should add…".into(), "4".into())
-        );
-        assert_eq!(
-            split(&["I should", " add…</think>4"]),
-            (String::new(), "I should add…</think>4".into()),
-            "what was shown stays as it was shown"
-        );
+    fn a_closing_tag_alone_makes_reasoning_of_all_before_it_unless_it_is_quoted() {
+        for (text, reasoning, answer) in [
+            ("I should add…</think>4", "I should add…", "4"),
+            ("I should\nadd…\n</THINKING>\n\n4", "I should\nadd…\n", "4"),
+            (
+                "So.</think>4 </think> is a tag",
+                "So.",
+                "4 </think> is a tag",
+            ),
+            ("So.</think>Use `</think>`", "So.", "Use `</think>`"),
+            ("Use `</think>` to end", "", "Use `</think>` to end"),
+            ("a < b </thin", "", "a < b </thin"),
+            ("So.</think>", "So.", ""),
+        ] {
+            let want = (reasoning.to_owned(), answer.to_owned());
+            assert_eq!(split(&[text]), want, "whole: {text:?}");
+            for at in (0..=text.len()).filter(|at| text.is_char_boundary(*at)) {
+                let (head, tail) = text.split_at(at);
+                assert_eq!(split(&[head, tail]), want, "{head:?} {tail:?}");
+            }
+            let letters: Vec<String> = text.chars().map(String::from).collect();
+            let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+            assert_eq!(split(&letters), want, "letter by letter: {text:?}");
+        }
     }
 
     #[test]
@@ -304,9 +376,14 @@ mod tests {
                 for delta in &deltas {
                     tags.feed(delta, thought, &mut said);
                 }
-                said.extend(tags.finish());
-                assert!(said.iter().all(|(part, _)| *part == Part::Answer));
-                let answer: String = said.into_iter().map(|(_, text)| text).collect();
+                said.extend(tags.finish().map(|(part, text)| Said::Words(part, text)));
+                let answer: String = said
+                    .into_iter()
+                    .map(|said| match said {
+                        Said::Words(Part::Answer, text) => text,
+                        other => panic!("{other:?}"),
+                    })
+                    .collect();
                 assert_eq!(answer, want, "{content:?} in {} deltas", deltas.len());
             }
         }

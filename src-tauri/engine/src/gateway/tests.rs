@@ -4,10 +4,12 @@ pub(super) mod cassette;
 
 mod requests;
 
+mod anthropic;
 mod recorded;
 mod shapes;
 
 mod loopback;
+mod wire;
 
 use protocol::{Dialect, Part};
 

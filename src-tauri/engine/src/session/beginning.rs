@@ -178,7 +178,6 @@ impl Session {
             cancelled,
             phase,
             tracker: shared.tracker.clone(),
-            woken: shared.wakes.follow(),
             jitter: shared.mint.jitter(),
             harness: shared.harness.clone(),
         };

@@ -140,7 +140,7 @@ fn told(messages: &[Message]) -> String {
         let (who, said) = match message {
             Message::System { text } => ("Before", text.clone()),
             Message::User { text } => ("User", text.clone()),
-            Message::Assistant { text, calls } => {
+            Message::Assistant { text, calls, .. } => {
                 let calls = calls
                     .iter()
                     .map(|call| format!("[calls {} {}]", call.name, call.arguments));

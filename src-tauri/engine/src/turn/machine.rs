@@ -49,6 +49,8 @@ pub(crate) enum Input {
     Begin,
     /// The model said something.
     Text { part: Part, text: String },
+    /// What it has said so far in this answer was no answer yet.
+    FoundReasoning,
     /// The model called a tool; the call is whole.
     Call {
         name: String,
@@ -263,6 +265,12 @@ impl Machine {
             (Input::Cancelled(cause), _) => self.cancelled(cause, &mut out),
             (Input::Begin, State::New) => self.next_step(&mut out),
             (Input::Text { part, text }, State::Streaming) => self.text(part, text, &mut out),
+            (Input::FoundReasoning, State::Streaming) => {
+                if let Some((item, Part::Answer)) = self.open_text {
+                    self.open_text = None;
+                    out.push(Effect::Record(EventBody::TextFoundReasoning { item }));
+                }
+            }
             (
                 Input::Call {
                     name,
@@ -307,6 +315,7 @@ impl Machine {
             (
                 Input::Begin
                 | Input::Text { .. }
+                | Input::FoundReasoning
                 | Input::Call { .. }
                 | Input::CallCut { .. }
                 | Input::AttemptEnded(_)

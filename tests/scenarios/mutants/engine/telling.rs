@@ -155,3 +155,25 @@ pub(super) async fn half_an_answer(mutant: Option<Mutant>) -> String {
     let lost = !told.iter().any(|(_, text)| text.contains("Half an answer"));
     format!("lost{}", u8::from(lost))
 }
+
+/// A server that signs what the model thought before a call, and wants it back with the result.
+pub(super) async fn signed_thoughts(mutant: Option<Mutant>) -> String {
+    let (world, _) = set(mutant).await;
+    let dialect = Dialect::Anthropic;
+    let server = ModelServer::start(dialect);
+    let thinks = Answer::new(dialect).thinks("The clock will tell. ");
+    let calls = thinks
+        .says("Let me look. ")
+        .calls("current_time", json!({}));
+    server.script(calls.ends());
+    server.script(Answer::whole(dialect, "It is nine."));
+    let (_, window) = begin(&world, &server).await;
+    let end = end_of(&window).await;
+    let asked = server.chat(2).await.json();
+    let back = &asked["messages"][1]["content"];
+    let kept = back[0]["thinking"] == "The clock will tell. "
+        && back[0]["signature"] == "signed-1"
+        && back[1]["text"] == "Let me look. "
+        && back[2]["id"] == asked["messages"][2]["content"][0]["tool_use_id"];
+    format!("{end} kept{}", u8::from(kept))
+}

@@ -248,6 +248,7 @@ impl Transcript {
             }
             EventBody::StepStarted { .. }
             | EventBody::TextAppended { .. }
+            | EventBody::TextFoundReasoning { .. }
             | EventBody::ToolCallRequested { .. }
             | EventBody::ApprovalRequested { .. }
             | EventBody::ApprovalResolved { .. }
@@ -256,7 +257,6 @@ impl Transcript {
             | EventBody::StepEnded { .. }
             | EventBody::AttemptFailed { .. }
             | EventBody::HistoryCompacted { .. }
-            | EventBody::ComputerSlept { .. }
             | EventBody::TurnEnded { .. }
             | EventBody::Unsupported { .. } => self.fold_into_turn(event, changes),
             // Of the library's stream; they say nothing here.
@@ -264,7 +264,6 @@ impl Transcript {
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
-            | EventBody::SessionSeen { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
             | EventBody::SessionRestored { .. }

@@ -77,7 +77,6 @@ impl Turn {
             started_at: at,
             items: Vec::new(),
             attempts: Vec::new(),
-            slept: Vec::new(),
             outcome: None,
             ended_at: None,
         })
@@ -141,6 +140,7 @@ impl Turn {
                 offset,
                 text,
             } => self.append(*item, *part, *offset, text, at, changes),
+            EventBody::TextFoundReasoning { item } => self.find_reasoning(*item, at, changes),
             EventBody::ToolCallRequested {
                 item,
                 step,
@@ -227,10 +227,6 @@ impl Turn {
                 };
                 self.add(*item, body, at, changes);
             }
-            EventBody::ComputerSlept { slept } => {
-                self.view.slept.push(*slept);
-                changes.push(Change::TurnChanged(self.view.turn));
-            }
             EventBody::TurnEnded { outcome } => {
                 self.close_text(changes);
                 self.close_tools(at, changes);
@@ -253,7 +249,6 @@ impl Turn {
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
-            | EventBody::SessionSeen { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
             | EventBody::SessionRestored { .. }
@@ -275,6 +270,7 @@ impl Turn {
             | EventBody::TurnStarted { .. }
             | EventBody::StepStarted { .. }
             | EventBody::TextAppended { .. }
+            | EventBody::TextFoundReasoning { .. }
             | EventBody::ToolCallRequested { .. }
             | EventBody::ApprovalRequested { .. }
             | EventBody::ApprovalResolved { .. }
@@ -283,13 +279,11 @@ impl Turn {
             | EventBody::StepEnded { .. }
             | EventBody::AttemptFailed { .. }
             | EventBody::HistoryCompacted { .. }
-            | EventBody::ComputerSlept { .. }
             | EventBody::TurnEnded { .. } => true,
             EventBody::SessionListed { .. }
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
-            | EventBody::SessionSeen { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
             | EventBody::SessionRestored { .. }
@@ -507,6 +501,27 @@ impl Turn {
     }
 
     /// Closes the text that was open. When it last changed stays the moment of its last text: that is how long it took.
+    /// A text that was taken for the answer was none.
+    fn find_reasoning(&mut self, item: ItemId, at: Timestamp, changes: &mut Vec<Change>) {
+        let turn = self.view.turn;
+        let position = self.position(item);
+        let Some(view) = position.and_then(|position| self.view.items.get_mut(position)) else {
+            return;
+        };
+        match &mut view.body {
+            ItemBody::Text { part, open, .. } => {
+                *part = Part::Reasoning;
+                *open = false;
+                view.changed_at = at;
+                changes.push(Change::ItemChanged { turn, item });
+            }
+            ItemBody::UserMessage { .. }
+            | ItemBody::ToolCall { .. }
+            | ItemBody::Compacted { .. }
+            | ItemBody::Unsupported { .. } => {}
+        }
+    }
+
     fn close_text(&mut self, changes: &mut Vec<Change>) {
         let turn = self.view.turn;
         if let Some(view) = self.view.items.last_mut()

@@ -123,7 +123,6 @@ mod tests {
             outcome: Some(TurnOutcome::Cancelled {
                 by: CancelledBy::User,
             }),
-            slept: Vec::new(),
             ended_at: Some(at),
         }
     }

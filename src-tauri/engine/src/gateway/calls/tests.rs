@@ -113,6 +113,9 @@ fn arguments_may_be_an_object_nothing_null_or_a_number() {
         (json!([]), "[]"),
         (json!(7), "7"),
         (json!("{\"a\":1}mul{\"b\":2}"), "{\"a\":1}mul{\"b\":2}"),
+        (json!("{\"a\":1}{\"a\":1}"), "{\"a\":1}{\"a\":1}"),
+        (json!("\"{\\\"a\\\":1}\""), "{\"a\":1}"),
+        (json!("\"words\""), "\"words\""),
     ] {
         assert_eq!(
             gather(json!([{"function":{"name":"f","arguments":arguments}}])),
@@ -123,6 +126,25 @@ fn arguments_may_be_an_object_nothing_null_or_a_number() {
         gather(json!([{"function":{"name":"f"}}])),
         vec![call("f", "", None)]
     );
+}
+
+#[test]
+fn pieces_that_each_repeat_all_before_them_are_the_last_of_them() {
+    let grow = |pieces: &[&str]| {
+        let entries: Vec<Value> = pieces
+            .iter()
+            .map(|piece| json!({"index":0,"id":"a","function":{"name":"f","arguments":piece}}))
+            .collect();
+        gather(json!(entries)).pop().unwrap().1
+    };
+    assert_eq!(grow(&["{", "{\"a\":", "{\"a\":1}"]), "{\"a\":1}");
+    assert_eq!(grow(&["", "{\"a\"", "{\"a\":{}}"]), "{\"a\":{}}");
+    // What can be read as it was written is.
+    assert_eq!(grow(&["{", "\"a\":1}"]), "{\"a\":1}");
+    assert_eq!(grow(&["{\"a\":1", "1}"]), "{\"a\":11}");
+    // Cut, or another piece in between: nobody knows.
+    assert_eq!(grow(&["{", "{\"a\":"]), "{{\"a\":");
+    assert_eq!(grow(&["{", "x", "{\"a\":1}"]), "{x{\"a\":1}");
 }
 
 #[test]

@@ -198,7 +198,46 @@ fn refusals_met_elsewhere_have_theirs() {
             413,
             "{\"error\":{\"message\":\"prompt is too long: 210000 tokens > 200000 maximum\"}}",
             ContextOverflow,
+            Retry::Shorter(Some(Room {
+                needed: 210_000,
+                there_is: 200_000,
+            })),
+        ),
+        (
+            400,
+            "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length\"}}",
+            ContextOverflow,
             Retry::Shorter(None),
+        ),
+        (
+            413,
+            "{\"type\":\"error\",\"error\":{\"type\":\"request_too_large\",\"message\":\"Request exceeds the maximum size\"}}",
+            ContextOverflow,
+            Retry::Shorter(None),
+        ),
+        (
+            529,
+            "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}",
+            RateLimited,
+            Retry::Backoff,
+        ),
+        (
+            404,
+            "{\"type\":\"error\",\"error\":{\"type\":\"not_found_error\",\"message\":\"model: claude-none\"}}",
+            ModelNotFound,
+            Retry::Never,
+        ),
+        (
+            401,
+            "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"x-api-key header is required\"}}",
+            KeyRejected,
+            Retry::Never,
+        ),
+        (
+            400,
+            "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"Your credit balance is too low to access the API\"}}",
+            QuotaExceeded,
+            Retry::Never,
         ),
         (
             422,
@@ -363,7 +402,12 @@ fn what_cannot_be_read_is_named_for_what_it_is_and_where_it_stood() {
 
 #[test]
 fn a_wait_is_read_from_seconds_or_a_date_and_nonsense_is_the_usual_wait() {
-    let now = Timestamp::from_millis(784_111_777_000);
+    const LONGEST: u64 = 366 * 86_400;
+    let (now, endless) = (Timestamp::from_millis(784_111_777_000), "9".repeat(400));
+    assert_eq!(
+        http_date("Tue, 29 Feb 2000 00:00:00 GMT"),
+        Some(951_782_400)
+    );
     for (text, want) in [
         ("7", Some(7)),
         (" 7 ", Some(7)),
@@ -375,14 +419,13 @@ fn a_wait_is_read_from_seconds_or_a_date_and_nonsense_is_the_usual_wait() {
         ("", None),
         ("NaN", None),
         ("inf", None),
-        ("1e300", None),
+        ("1e300", Some(LONGEST)),
+        ("99999999999999999999", Some(LONGEST)),
+        (endless.as_str(), Some(LONGEST)),
         ("Sun, 06 Nov 1994 08:49:47 GMT", Some(10)),
         ("Sun, 06 Nov 1994 08:49:37 GMT", None),
         ("Sat, 05 Nov 1994 08:49:37 GMT", None),
-        (
-            "Tue, 29 Feb 2000 00:00:00 GMT",
-            Some(951_782_400 - 784_111_777),
-        ),
+        ("Tue, 29 Feb 2000 00:00:00 GMT", Some(LONGEST)),
         ("Sun, 06 Xyz 1994 08:49:47 GMT", None),
         ("Sun, 99 Nov 1994 08:49:47 GMT", None),
         ("Sun, 06 Nov 99999999999999 08:49:47 GMT", None),

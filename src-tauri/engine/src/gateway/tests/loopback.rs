@@ -29,7 +29,7 @@ use super::cassette;
 
 /// Time that passes only when a test says so.
 #[derive(Default)]
-struct HandClock(Mutex<Hands>);
+pub(super) struct HandClock(Mutex<Hands>);
 
 #[derive(Default)]
 struct Hands {
@@ -109,14 +109,14 @@ impl Fake {
 }
 
 /// One request as it came.
-struct Call {
+pub(super) struct Call {
     line: String,
     headers: BTreeMap<String, String>,
     body: String,
 }
 
 impl Call {
-    async fn read(socket: &mut TcpStream) -> Self {
+    pub(super) async fn read(socket: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
         let head = loop {
             if let Some(at) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
@@ -165,7 +165,7 @@ async fn chunk(socket: &mut TcpStream, body: &str) {
 }
 
 /// Resolves when the other side has closed.
-async fn closed(socket: &mut TcpStream) {
+pub(super) async fn closed(socket: &mut TcpStream) {
     let mut block = [0; 64];
     while !matches!(socket.read(&mut block).await, Ok(0) | Err(_)) {}
 }
@@ -184,14 +184,14 @@ fn delta(text: &str) -> String {
 const STOP: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
-fn provider(dialect: Dialect, address: &str) -> Provider {
+pub(super) fn provider(dialect: Dialect, address: &str) -> Provider {
     Provider {
         id: ProviderId::from_bits(7),
         name: "Box".into(),
         dialect,
         base_url: match dialect {
             Dialect::Ollama => format!("http://{address}"),
-            Dialect::OpenAiChat => format!("http://{address}/v1"),
+            Dialect::OpenAiChat | Dialect::Anthropic => format!("http://{address}/v1"),
         },
         num_ctx: None,
         keep_alive: None,
@@ -200,7 +200,7 @@ fn provider(dialect: Dialect, address: &str) -> Provider {
     }
 }
 
-fn request() -> ModelRequest {
+pub(super) fn request() -> ModelRequest {
     ModelRequest {
         model: "m".into(),
         messages: vec![Message::User { text: "hi".into() }],
@@ -262,7 +262,7 @@ async fn until(fact: impl Fn() -> bool) {
     }
 }
 
-fn run<F: Future>(test: F) -> F::Output {
+pub(super) fn run<F: Future>(test: F) -> F::Output {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -636,6 +636,84 @@ fn a_key_goes_into_the_header_and_into_no_failure_even_if_the_server_repeats_it(
                 let error = attempt.fails().await;
                 assert!(!format!("{error:?}").contains("4711"), "{error:?}");
             }
+        }
+    });
+}
+
+#[test]
+fn an_anthropic_server_finds_the_key_and_its_version_in_headers_of_their_own() {
+    run(async {
+        let fake = Fake::start().await;
+        let mut attempt = attempt_with(
+            provider(Dialect::Anthropic, &fake.address()),
+            Limits::default(),
+            64,
+            Arc::new(Sentinel),
+        );
+        let (call, mut socket) = fake.request().await;
+        assert_eq!(call.line, "POST /v1/messages HTTP/1.1");
+        assert_eq!(call.headers["x-api-key"], "sk-sentinel-4711");
+        assert_eq!(call.headers["anthropic-version"], "2023-06-01");
+        assert!(!call.headers.contains_key("authorization"));
+        assert_eq!(attempt.next().await, ModelEvent::Sent);
+        say(&mut socket, CHUNKED).await;
+        let event = |event: serde_json::Value| format!("data: {event}\n\n");
+        let block = serde_json::json!({"type":"content_block_delta","index":0,
+            "delta":{"type":"text_delta","text":"4"}});
+        chunk(&mut socket, &event(block)).await;
+        assert_eq!(attempt.next().await, text(Part::Answer, "4"));
+        chunk(
+            &mut socket,
+            &event(serde_json::json!({"type":"message_stop"})),
+        )
+        .await;
+        closed(&mut socket).await;
+        assert_eq!(attempt.end().await.unwrap().finish, FinishReason::Unknown);
+    });
+}
+
+#[test]
+fn a_model_that_refuses_how_it_is_asked_is_asked_in_its_own_way_from_then_on() {
+    run(async {
+        let fake = Fake::start().await;
+        let gateway = Gateway::new(Arc::new(HandClock::default()), Arc::new(NoKeys)).unwrap();
+        let provider = Provider {
+            think: Think::On,
+            ..provider(Dialect::Anthropic, &fake.address())
+        };
+        let refuse = |words: &str| {
+            let error = serde_json::json!({"type":"error","error":{
+                "type":"invalid_request_error","message":words}});
+            reply("400 Bad Request", "", &error.to_string())
+        };
+        let answer = reply(
+            "200 OK",
+            "",
+            "{\"type\":\"message\",\"content\":[{\"type\":\"text\",\"text\":\"4\"}]}",
+        );
+        let (out, _events) = mpsc::channel(64);
+        let longer = "max_tokens: 32000 > 8192, which is the maximum allowed number";
+        let rounds = [
+            vec![
+                ("\"max_tokens\":32000", refuse(longer)),
+                ("adaptive", refuse("adaptive thinking is not supported")),
+                ("\"budget_tokens\":4096", answer.clone()),
+            ],
+            vec![("\"budget_tokens\":4096", answer)],
+        ];
+        for round in rounds {
+            let (request, limits) = (request(), Limits::default());
+            let serve = async {
+                for (asked, answer) in &round {
+                    let (call, mut socket) = fake.request().await;
+                    assert!(call.body.contains(asked), "{asked} in {}", call.body);
+                    say(&mut socket, answer).await;
+                    closed(&mut socket).await;
+                }
+            };
+            let (end, ()) =
+                futures_util::join!(gateway.stream(&provider, &request, &limits, &out), serve);
+            assert!(end.is_ok(), "{end:?}");
         }
     });
 }

@@ -27,6 +27,8 @@ struct Told {
 fn dialect(tape: &Cassette) -> Dialect {
     if tape.path.starts_with("/api/") {
         Dialect::Ollama
+    } else if tape.path == "/v1/messages" {
+        Dialect::Anthropic
     } else {
         Dialect::OpenAiChat
     }
@@ -34,7 +36,7 @@ fn dialect(tape: &Cassette) -> Dialect {
 
 /// The answers to chat requests that came with status 200.
 fn answers() -> Vec<Cassette> {
-    let chat = ["/api/chat", "/v1/chat/completions"];
+    let chat = ["/api/chat", "/v1/chat/completions", "/v1/messages"];
     let answers: Vec<Cassette> = cassette::all()
         .into_iter()
         .filter(|tape| tape.status == 200 && chat.contains(&tape.path.as_str()))
@@ -81,9 +83,18 @@ fn told(body: &str) -> Told {
                 other => other.to_string(),
             };
         }
+        told.answer += frame["delta"]["text"].as_str().unwrap_or_default();
+        told.answer += frame["content"][0]["text"].as_str().unwrap_or_default();
         let reason = frame["done_reason"]
             .as_str()
-            .or(choice["finish_reason"].as_str());
+            .or(choice["finish_reason"].as_str())
+            .or(frame["delta"]["stop_reason"].as_str())
+            .or(frame["stop_reason"].as_str())
+            .map(|reason| match reason {
+                "end_turn" => "stop",
+                "max_tokens" => "length",
+                reason => reason,
+            });
         told.finish = told.finish.or(reason.map(str::to_owned));
     }
     told.calls = calls.into_values().collect();
@@ -191,6 +202,8 @@ fn an_answer_is_the_same_split_in_two_at_every_byte() {
         "ollama-v1-tools-stream",
         "error-midstream-parse",
         "nonstream",
+        "messages-stream",
+        "messages-nonstream",
     ] {
         let tape = cassette::load(name);
         let want = whole(&tape);
@@ -225,7 +238,7 @@ fn an_answer_cut_before_its_end_marker_is_truncated_and_keeps_what_came() {
         let (want, body) = (whole(tape), tape.text());
         let end = match dialect(tape) {
             Dialect::Ollama => "\n",
-            Dialect::OpenAiChat => "\n\n",
+            Dialect::OpenAiChat | Dialect::Anthropic => "\n\n",
         };
         // Long answers hold nothing that short ones do not; their cuts are tried more widely spaced.
         let step = 1 + body.len() / 10_000;
@@ -305,6 +318,14 @@ fn usage_and_timings_are_the_servers_own() {
         last["load_duration"].as_u64().map(|ns| ns / 1_000_000)
     );
     assert!(cold.timings.decode_ms.is_some());
+
+    let tape = cassette::load("messages-stream");
+    let usage = whole(&tape).end.unwrap().usage;
+    // One token read, 33 of the cache.
+    assert_eq!(usage.prompt_tokens, Some(34));
+    assert_eq!(usage.cached_tokens, Some(33));
+    assert_eq!(usage.cache_written_tokens, None, "it does not say");
+    assert_eq!(usage.completion_tokens, Some(24));
 }
 
 #[test]

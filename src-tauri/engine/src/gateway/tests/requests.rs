@@ -8,7 +8,7 @@ use crate::gateway::{
     openai::{self, AskUsage},
 };
 
-fn provider(dialect: Dialect) -> Provider {
+pub(super) fn provider(dialect: Dialect) -> Provider {
     Provider {
         id: ProviderId::from_bits(1),
         name: "p".into(),
@@ -50,10 +50,12 @@ fn conversation() -> ModelRequest {
             Message::Assistant {
                 text: String::new(),
                 calls: vec![],
+                verbatim: None,
             },
             Message::Assistant {
                 text: String::new(),
                 calls: vec![call("c1", "{\"x\":1}"), call("c2", "{\"x\":")],
+                verbatim: None,
             },
             Message::ToolResult {
                 call_id: "c1".into(),
@@ -63,6 +65,7 @@ fn conversation() -> ModelRequest {
             Message::Assistant {
                 text: "done".into(),
                 calls: vec![],
+                verbatim: None,
             },
         ])
     }

@@ -371,6 +371,7 @@ fn bodies() -> Vec<(Dialect, Vec<u8>)> {
         .iter()
         .map(|name| (Dialect::OpenAiChat, cassette::load(name).body()))
         .collect();
+    bodies.push((Dialect::Anthropic, cassette::load("messages-stream").body()));
     for name in ["ollama-chat-think-stream", "ollama-midstream-error"] {
         bodies.push((Dialect::Ollama, cassette::load(name).body()));
     }
@@ -514,7 +515,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_classified(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        for dialect in [Dialect::Ollama, Dialect::OpenAiChat] {
+        for dialect in [Dialect::Ollama, Dialect::OpenAiChat, Dialect::Anthropic] {
             let whole = decode(dialect, [bytes.as_slice()]);
             prop_assert!(whole.end.is_err(), "noise is no answer");
             prop_assert_eq!(decode(dialect, bytes.chunks(1)), whole);

@@ -194,6 +194,24 @@ fn an_answer_with_its_end_marker_completes_the_turn() {
 }
 
 #[test]
+fn what_was_found_to_be_reasoning_is_recorded_once_and_the_answer_is_an_item_of_its_own() {
+    let mut m = begun();
+    assert_eq!(m.step(Input::FoundReasoning), [], "nothing was said yet");
+    let said = m.step(say("I should add"));
+    let [Effect::Append { item, .. }] = said.as_slice() else {
+        panic!("{said:?}");
+    };
+    let found = EventBody::TextFoundReasoning { item: *item };
+    assert_eq!(m.step(Input::FoundReasoning), [Effect::Record(found)]);
+    assert_eq!(m.step(Input::FoundReasoning), []);
+    let answer = m.step(say("4"));
+    assert!(
+        matches!(answer.as_slice(), [Effect::Append { item: next, .. }] if next != item),
+        "{answer:?}"
+    );
+}
+
+#[test]
 fn nothing_follows_the_end() {
     let mut m = begun();
     m.step(say("hi"));
