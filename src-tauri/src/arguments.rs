@@ -4,9 +4,12 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use engine::gateway;
+use engine::{
+    gateway,
+    player::{Pace, Waits},
+};
 use lexopt::{Arg, ValueExt};
-use protocol::Dialect;
+use protocol::{Dialect, TurnId};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -19,6 +22,7 @@ Usage:
   holdfast [OPTIONS] retry SESSION         have the last message answered again
   holdfast [OPTIONS] list                  the sessions, newest first
   holdfast [OPTIONS] show SESSION          a session's transcript
+  holdfast [OPTIONS] replay SESSION        a session shown again as it happened; no server is asked
   holdfast [OPTIONS] events SESSION        a session's log
   holdfast [OPTIONS] backup [FILE]         copy everything, also while the window is open, and print where to
   holdfast [OPTIONS] health                what the data folder holds, and what was saved of damaged databases
@@ -38,6 +42,13 @@ Options of ask, continue and retry:
       --allow TOOL         allow this tool in this session without being asked, as in --allow write_file; repeatable
   -v, --verbose            also print reasoning, warnings and details, on stderr
 
+Options of replay:
+      --turn N             this turn alone, also one that was answered again or edited since
+      --speed SPEED        1, 2, 10 or max; without it 1 on a terminal, else max
+      --step               an event at a time: Enter or Space shows the next, q leaves
+      --exact              wait as long as it took; without it a wait of more than 2 s takes 2 s, and is told
+  -v, --verbose            also print reasoning, on stderr
+
 Options of list, show, events and health:
       --json               for programs; events prints one object a line
       --all                list: also what is in the bin
@@ -46,7 +57,8 @@ A tool that changes something asks first: on a terminal you are shown exactly wh
 c (for this conversation) or n (no). Where nobody can be asked, the answer is no.
 
 ask, continue and retry exit with 0 when the answer is complete, 1 when it failed, 3 when it was stopped or interrupted,
-and every command with 2 when its command line makes no sense. Ctrl-C stops the answer and records that.
+and every command with 2 when its command line makes no sense. Ctrl-C stops the answer and records that. It ends a
+replay, which changes nothing and exits with 3 then.
 ";
 
 /// A command line that makes sense.
@@ -75,6 +87,8 @@ pub(crate) enum Face {
     Show { session: String, format: Format },
     /// A log.
     Events { session: String, format: Format },
+    /// A conversation, shown again.
+    Replay(Replay),
     /// A copy of everything.
     Backup { to: Option<PathBuf> },
     /// How the data folder is.
@@ -139,6 +153,32 @@ pub(crate) enum Prompt {
     Stdin,
 }
 
+/// What of a session is shown again, and how fast.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Replay {
+    /// As it was named.
+    pub(crate) session: String,
+    /// One of its turns; absent: all that belong to the conversation.
+    pub(crate) turn: Option<TurnId>,
+    /// How fast; absent: as suits whoever reads stdout.
+    pub(crate) tempo: Option<Tempo>,
+    /// Whether long waits are waited out.
+    pub(crate) waits: Waits,
+    /// How much to tell on stderr.
+    pub(crate) talk: Talk,
+}
+
+/// How fast a conversation is shown again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tempo {
+    /// At the recorded pace, or so many times as fast.
+    Paced(Pace),
+    /// As fast as it can be printed.
+    Max,
+    /// An event per key.
+    Step,
+}
+
 /// How much to tell on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Talk {
@@ -170,7 +210,7 @@ pub(crate) enum Scope {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsageError {
     #[error(
-        "there is no command ‘{0}’; there are ask, continue, retry, list, show, events, backup and health"
+        "there is no command ‘{0}’; there are ask, continue, retry, list, show, replay, events, backup and health"
     )]
     UnknownCommand(String),
     #[error("{command} needs {what}")]
@@ -198,6 +238,15 @@ pub(crate) enum UsageError {
     BadAddress(String),
     #[error("{0} needs a value that is not empty")]
     Empty(&'static str),
+    #[error("--turn needs the number of a turn, as in --turn 2, not ‘{0}’")]
+    NotATurn(String),
+    #[error("--speed is 1, 2, 10 or max, not ‘{0}’")]
+    NotASpeed(String),
+    #[error("{one} and {other} cannot both be meant")]
+    Contradiction {
+        one: &'static str,
+        other: &'static str,
+    },
     #[error(transparent)]
     Syntax(#[from] lexopt::Error),
 }
@@ -214,6 +263,33 @@ struct Met {
     verbose: bool,
     json: bool,
     all: bool,
+    turn: Option<TurnId>,
+    speed: Option<Tempo>,
+    step: bool,
+    exact: bool,
+}
+
+impl Met {
+    /// The options that only `replay` has.
+    fn of_replay(&self) -> [(&'static str, bool); 4] {
+        [
+            ("--turn", self.turn.is_some()),
+            ("--speed", self.speed.is_some()),
+            ("--step", self.step),
+            ("--exact", self.exact),
+        ]
+    }
+
+    /// Those that only turns have.
+    fn of_turns(&self) -> [(&'static str, bool); 5] {
+        [
+            ("--provider", self.provider.is_some()),
+            ("--model", self.model.is_some()),
+            ("--session", self.session.is_some()),
+            ("--folder", self.folder.is_some()),
+            ("--allow", !self.allowed.is_empty()),
+        ]
+    }
 }
 
 /// Takes the arguments after the program's own name apart.
@@ -239,6 +315,10 @@ pub(crate) fn parse(
             Arg::Short('v') | Arg::Long("verbose") => met.verbose = true,
             Arg::Long("json") => met.json = true,
             Arg::Long("all") => met.all = true,
+            Arg::Long("turn") => met.turn = Some(turn(&parser.value()?.string()?)?),
+            Arg::Long("speed") => met.speed = Some(speed(&parser.value()?.string()?)?),
+            Arg::Long("step") => met.step = true,
+            Arg::Long("exact") => met.exact = true,
             Arg::Value(word) => words.push(word),
             Arg::Short(_) | Arg::Long(_) => return Err(argument.unexpected().into()),
         }
@@ -267,6 +347,7 @@ pub(crate) fn parse(
                 let (session, format) = read_session("events", &met, words)?;
                 Face::Events { session, format }
             }
+            Some("replay") => Face::Replay(replay(&met, words)?),
             Some("health") => health(&met, words)?,
             Some(_) | None => {
                 let command = command.to_string_lossy().into_owned();
@@ -285,6 +366,7 @@ fn only(face: Face) -> CommandLine {
 }
 
 fn window(met: Met) -> Result<Face, UsageError> {
+    refuse("the window", &met.of_replay())?;
     refuse(
         "the window",
         &[
@@ -304,6 +386,7 @@ fn window(met: Met) -> Result<Face, UsageError> {
 
 fn ask(met: Met, words: impl Iterator<Item = OsString>) -> Result<Face, UsageError> {
     refuse("ask", &[("--json", met.json), ("--all", met.all)])?;
+    refuse("ask", &met.of_replay())?;
     // Several words are one prompt: who forgets the quotes means that.
     let words = words.map(ValueExt::string).collect::<Result<Vec<_>, _>>()?;
     let said = words.join(" ");
@@ -333,6 +416,7 @@ fn of_last_turn(
         ("--all", met.all),
     ];
     refuse(command, &foreign)?;
+    refuse(command, &met.of_replay())?;
     one_session(command, words)
 }
 
@@ -345,12 +429,12 @@ fn order(met: Met, beginning: Beginning) -> Order {
         },
         folder: met.folder,
         allowed: met.allowed,
-        talk: if met.verbose {
-            Talk::Verbose
-        } else {
-            Talk::Usual
-        },
+        talk: talk(met.verbose),
     }
+}
+
+const fn talk(verbose: bool) -> Talk {
+    if verbose { Talk::Verbose } else { Talk::Usual }
 }
 
 fn list(met: Met, mut words: impl Iterator<Item = OsString>) -> Result<Face, UsageError> {
@@ -396,6 +480,44 @@ fn read_session(
     Ok((one_session(command, words)?, format(met.json)))
 }
 
+fn replay(met: &Met, words: impl Iterator<Item = OsString>) -> Result<Replay, UsageError> {
+    refuse("replay", &met.of_turns())?;
+    refuse("replay", &[("--json", met.json), ("--all", met.all)])?;
+    let tempo = match (met.speed, met.step) {
+        (Some(_), true) => {
+            return Err(UsageError::Contradiction {
+                one: "--speed",
+                other: "--step",
+            });
+        }
+        (None, true) => Some(Tempo::Step),
+        (speed, false) => speed,
+    };
+    let waits = match (tempo, met.exact) {
+        (Some(Tempo::Step), true) => {
+            return Err(UsageError::Contradiction {
+                one: "--step",
+                other: "--exact",
+            });
+        }
+        (Some(Tempo::Max), true) => {
+            return Err(UsageError::Contradiction {
+                one: "--speed max",
+                other: "--exact",
+            });
+        }
+        (Some(Tempo::Paced(_)) | None, true) => Waits::Exact,
+        (_, false) => Waits::Shortened,
+    };
+    Ok(Replay {
+        session: one_session("replay", words)?,
+        turn: met.turn,
+        tempo,
+        waits,
+        talk: talk(met.verbose),
+    })
+}
+
 fn one_session(
     command: &'static str,
     mut words: impl Iterator<Item = OsString>,
@@ -413,17 +535,9 @@ fn one_session(
 }
 
 fn refuse_asking(command: &'static str, met: &Met) -> Result<(), UsageError> {
-    refuse(
-        command,
-        &[
-            ("--provider", met.provider.is_some()),
-            ("--model", met.model.is_some()),
-            ("--session", met.session.is_some()),
-            ("--folder", met.folder.is_some()),
-            ("--allow", !met.allowed.is_empty()),
-            ("--verbose", met.verbose),
-        ],
-    )
+    refuse(command, &met.of_turns())?;
+    refuse(command, &[("--verbose", met.verbose)])?;
+    refuse(command, &met.of_replay())
 }
 
 fn refuse(command: &'static str, options: &[(&'static str, bool)]) -> Result<(), UsageError> {
@@ -460,6 +574,23 @@ fn filled(option: &'static str, value: OsString) -> Result<String, UsageError> {
         return Err(UsageError::Empty(option));
     }
     Ok(value)
+}
+
+fn turn(value: &str) -> Result<TurnId, UsageError> {
+    let number = value.trim().parse().ok().filter(|number| *number > 0);
+    number
+        .map(TurnId::new)
+        .ok_or_else(|| UsageError::NotATurn(value.to_owned()))
+}
+
+fn speed(value: &str) -> Result<Tempo, UsageError> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "1" | "1x" => Ok(Tempo::Paced(Pace::Recorded)),
+        "2" | "2x" => Ok(Tempo::Paced(Pace::Double)),
+        "10" | "10x" => Ok(Tempo::Paced(Pace::Tenfold)),
+        "max" => Ok(Tempo::Max),
+        _ => Err(UsageError::NotASpeed(value.to_owned())),
+    }
 }
 
 /// `ollama=URL`, `openai=URL` or `anthropic=URL`.
@@ -610,6 +741,50 @@ mod tests {
                 "--folder is not an option of show",
             ),
             (&["health", "x"], "health takes no ‘x’"),
+            (&["replay"], "replay needs a session"),
+            (&["replay", "a", "b"], "replay takes no ‘b’"),
+            (
+                &["replay", "a", "--model", "m"],
+                "--model is not an option of replay",
+            ),
+            (
+                &["replay", "a", "--json"],
+                "--json is not an option of replay",
+            ),
+            (
+                &["replay", "a", "--turn", "0"],
+                "--turn needs the number of a turn, as in --turn 2, not ‘0’",
+            ),
+            (
+                &["replay", "a", "--turn", "two"],
+                "--turn needs the number of a turn",
+            ),
+            (
+                &["replay", "a", "--speed", "3"],
+                "--speed is 1, 2, 10 or max, not ‘3’",
+            ),
+            (
+                &["replay", "a", "--speed", "2", "--step"],
+                "--speed and --step cannot both be meant",
+            ),
+            (
+                &["replay", "a", "--step", "--exact"],
+                "--step and --exact cannot both be meant",
+            ),
+            (
+                &["replay", "a", "--speed", "max", "--exact"],
+                "--speed max and --exact cannot both be meant",
+            ),
+            (
+                &["show", "a", "--turn", "2"],
+                "--turn is not an option of show",
+            ),
+            (&["ask", "--step", "p"], "--step is not an option of ask"),
+            (
+                &["retry", "a", "--exact"],
+                "--exact is not an option of retry",
+            ),
+            (&["--speed", "2"], "--speed is not an option of the window"),
             (
                 &["health", "--allow", "write_file"],
                 "--allow is not an option of health",
@@ -688,6 +863,43 @@ mod tests {
                 format: Format::Json
             }))
         );
+    }
+
+    #[test]
+    fn a_replay_is_of_a_session_or_a_turn_at_one_of_its_speeds() {
+        let replay = |line: &[&str]| match parsed(&[&["replay", "last"], line].concat()) {
+            Ok(CommandLine {
+                face: Face::Replay(replay),
+                ..
+            }) => replay,
+            other => panic!("{other:?}"),
+        };
+        let plain = Replay {
+            session: "last".to_owned(),
+            turn: None,
+            tempo: None,
+            waits: Waits::Shortened,
+            talk: Talk::Usual,
+        };
+        assert_eq!(replay(&[]), plain);
+        assert_eq!(
+            replay(&["--turn", "3", "--exact", "-v"]),
+            Replay {
+                turn: Some(TurnId::new(3)),
+                waits: Waits::Exact,
+                talk: Talk::Verbose,
+                ..plain.clone()
+            }
+        );
+        for (words, tempo) in [
+            (&["--speed", "1"][..], Tempo::Paced(Pace::Recorded)),
+            (&["--speed=2x"], Tempo::Paced(Pace::Double)),
+            (&["--speed", "10"], Tempo::Paced(Pace::Tenfold)),
+            (&["--speed", "MAX"], Tempo::Max),
+            (&["--step"], Tempo::Step),
+        ] {
+            assert_eq!(replay(words).tempo, Some(tempo), "{words:?}");
+        }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::{future::Future, sync::Arc};
 use engine::Engine;
 use protocol::{
     About, AttachArgs, DesktopChoices, DetachArgs, DraftArgs, ErrorCode, ErrorReport, HelloArgs,
-    LoadOlderArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs, ShowingArgs,
-    SubmitArgs, WishArgs,
+    LoadEventsArgs, LoadOlderArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs,
+    ShowingArgs, SubmitArgs, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tauri::{Manager, State, Url, WebviewWindow};
@@ -69,6 +69,16 @@ pub(crate) async fn load_older(door: TheDoor<'_>, body: String) -> Answer {
     answer(&door, &body, |engine, args: LoadOlderArgs| async move {
         engine
             .load_older(args.session, args.before, args.as_of)
+            .await
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn load_events(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: LoadEventsArgs| async move {
+        engine
+            .load_events(args.session, args.turn, args.after, args.max_bytes)
             .await
     })
     .await

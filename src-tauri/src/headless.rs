@@ -1,5 +1,5 @@
-//! The faces without a window: `ask`, `continue`, `retry`, `list`, `show`, `events`, `backup`,
-//! `health`.
+//! The faces without a window: `ask`, `continue`, `retry`, `list`, `show`, `replay`, `events`,
+//! `backup`, `health`.
 //!
 //! Invariant: text on stdout was committed before, as in any window; stdout carries the answer and nothing else,
 //! stderr what is said about it. A reader who went away (a closed pipe) ends the printing, never the turn.
@@ -11,9 +11,11 @@ mod backup;
 mod beginning;
 mod following;
 mod health;
+mod keys;
 mod lookup;
 mod print;
 mod question;
+mod replay;
 mod shape;
 mod stored;
 mod words;
@@ -23,6 +25,7 @@ use std::{fmt, process::ExitCode};
 pub(crate) use ask::ask;
 pub(crate) use backup::backup;
 pub(crate) use health::health;
+pub(crate) use replay::replay;
 pub(crate) use stored::{events, list, show};
 
 use self::print::Margin;

@@ -102,6 +102,11 @@ fn composed(line: CommandLine) -> Result<ExitCode, NotBegun> {
             let _traces = traces(data_dir.as_deref(), Talk::Usual);
             held(|runtime| runtime.block_on(headless::show(data_dir, &session, format)))?
         }
+        Face::Replay(order) => {
+            let data_dir = data_dir::existing(&place()?)?;
+            let _traces = traces(data_dir.as_deref(), order.talk);
+            held(|runtime| runtime.block_on(headless::replay(data_dir, order)))?
+        }
         Face::Backup { to } => {
             let data_dir = data_dir::existing(&place()?)?;
             let _traces = traces(data_dir.as_deref(), Talk::Usual);

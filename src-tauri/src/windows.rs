@@ -95,6 +95,7 @@ pub(crate) fn run(data_dir: PathBuf, wish: Wish) -> Result<i32, NoWindow> {
             commands::poll,
             commands::detach,
             commands::load_older,
+            commands::load_events,
             commands::submit,
             commands::draft,
             commands::save_draft,

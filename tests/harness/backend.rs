@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Engine;
 use protocol::{
-    AttachReason, Attached, Batch, Cursor, Epoch, ErrorReport, LibraryPage, Op, OpId, PROTOCOL,
-    PageId, PollRequest, Receipt, SessionId, StreamId, TranscriptPage, TurnId, Welcome,
+    AttachReason, Attached, Batch, Cursor, Epoch, ErrorReport, EventPage, LibraryPage, Op, OpId,
+    PROTOCOL, PageId, PollRequest, Receipt, Seq, SessionId, StreamId, TranscriptPage, TurnId,
+    Welcome,
 };
 
 use crate::child::Child;
@@ -117,6 +118,18 @@ impl Line {
         call!(self,
             engine => engine.load_older(session, before, as_of).await,
             child => child.load_older(session, before, as_of))
+    }
+
+    pub async fn load_events(
+        &self,
+        session: SessionId,
+        turn: TurnId,
+        after: Option<Seq>,
+        max_bytes: u32,
+    ) -> Result<EventPage, Missed> {
+        call!(self,
+            engine => engine.load_events(session, turn, after, max_bytes).await,
+            child => child.load_events(session, turn, after, max_bytes))
     }
 
     pub async fn submit(&self, op_id: OpId, op: Op) -> Result<Receipt, Missed> {

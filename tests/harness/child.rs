@@ -13,9 +13,9 @@ use std::{
 };
 
 use protocol::{
-    AttachArgs, AttachReason, Attached, Batch, Cursor, DetachArgs, Epoch, ErrorReport, HelloArgs,
-    LibraryPage, LoadOlderArgs, Op, OpId, PROTOCOL, PageId, PollArgs, PollRequest, Receipt,
-    SessionId, StreamId, SubmitArgs, TranscriptPage, TurnId, Welcome,
+    AttachArgs, AttachReason, Attached, Batch, Cursor, DetachArgs, Epoch, ErrorReport, EventPage,
+    HelloArgs, LibraryPage, LoadEventsArgs, LoadOlderArgs, Op, OpId, PROTOCOL, PageId, PollArgs,
+    PollRequest, Receipt, Seq, SessionId, StreamId, SubmitArgs, TranscriptPage, TurnId, Welcome,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -52,6 +52,7 @@ pub enum Asked {
     Poll(PollArgs),
     Detach(DetachArgs),
     LoadOlder(LoadOlderArgs),
+    LoadEvents(LoadEventsArgs),
     Submit(SubmitArgs),
     Library,
 }
@@ -246,6 +247,22 @@ impl Child {
             session,
             before,
             as_of,
+        }))
+        .await
+    }
+
+    pub(crate) async fn load_events(
+        &self,
+        session: SessionId,
+        turn: TurnId,
+        after: Option<Seq>,
+        max_bytes: u32,
+    ) -> Result<EventPage, Missed> {
+        self.ask(Asked::LoadEvents(LoadEventsArgs {
+            session,
+            turn,
+            after,
+            max_bytes,
         }))
         .await
     }

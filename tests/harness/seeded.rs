@@ -44,6 +44,53 @@ pub async fn conversation_of(server: &ModelServer, turns: u64) -> (World, Sessio
 
 /// Adds `turns` finished turns to a session that has ended its last one. No engine may have the folder open.
 pub fn add_turns(data_dir: &Path, session: SessionId, model: &ModelRef, turns: u64) {
+    add(data_dir, session, turns, |turn, item| {
+        let bodies = one_turn(turn, item, model);
+        bodies.into_iter().map(|body| (0, body)).collect()
+    });
+}
+
+/// Adds one finished turn whose answer came in `pieces` pieces, one every 40 ms, after a wait of ten minutes. Says
+/// what the answer is. No engine may have the folder open.
+pub fn add_long_answer(
+    data_dir: &Path,
+    session: SessionId,
+    model: &ModelRef,
+    pieces: u64,
+) -> String {
+    let mut answer = String::new();
+    add(data_dir, session, 1, |turn, item| {
+        let [message, start, step, _, step_end, end] = one_turn(turn, item, model);
+        let mut bodies = vec![(0, message), (0, start), (5, step)];
+        for number in 0..pieces {
+            let text = format!("piece{number} ");
+            let offset = answer.len() as u64;
+            answer.push_str(&text);
+            let wait_ms = if number == 0 { 600_000 } else { 40 };
+            bodies.push((
+                wait_ms,
+                EventBody::TextAppended {
+                    item: ItemId::new(item + 1),
+                    part: Part::Answer,
+                    offset,
+                    text,
+                },
+            ));
+        }
+        bodies.extend([(0, step_end), (0, end)]);
+        bodies
+    });
+    answer
+}
+
+/// Adds turns; `bodies` are those of the turn of that number whose first item has the other number, each so many milliseconds
+/// after the one before.
+fn add(
+    data_dir: &Path,
+    session: SessionId,
+    turns: u64,
+    mut bodies: impl FnMut(u64, u64) -> Vec<(i64, EventBody)>,
+) {
     let mut db = Connection::open(data_dir.join(DATABASE)).expect("the database opens");
     let write = db.transaction().expect("a transaction");
     let stream: i64 = write
@@ -53,7 +100,7 @@ pub fn add_turns(data_dir: &Path, session: SessionId, model: &ModelRef, turns: u
             |row| row.get(0),
         )
         .expect("the session exists");
-    let (mut seq, mut turn, mut item, at): (i64, i64, i64, i64) = write
+    let (mut seq, mut turn, mut item, mut at): (i64, i64, i64, i64) = write
         .query_row(
             "SELECT max(seq), max(turn), max(item), max(at) FROM events WHERE stream = ?1",
             [stream],
@@ -64,8 +111,9 @@ pub fn add_turns(data_dir: &Path, session: SessionId, model: &ModelRef, turns: u
         turn += 1;
         let first = seq + 1;
         let mut events = Vec::new();
-        for body in one_turn(number(turn), number(item) + 1, model) {
+        for (wait_ms, body) in bodies(number(turn), number(item) + 1) {
             seq += 1;
+            at += wait_ms;
             let mut fields = serde_json::to_value(&body).expect("an event has a JSON form");
             if let Value::Object(fields) = &mut fields {
                 fields.remove("kind");
@@ -73,7 +121,7 @@ pub fn add_turns(data_dir: &Path, session: SessionId, model: &ModelRef, turns: u
             let own = body
                 .item()
                 .map(|item| i64::try_from(item.get()).expect("a small number"));
-            item = own.unwrap_or(item);
+            item = own.map_or(item, |own| own.max(item));
             write
                 .prepare_cached(
                     "INSERT INTO events (stream, seq, turn, item, kind, at, body)

@@ -1,6 +1,6 @@
 //! What has to hold after every story (INV-1, 33, 34, 64, 119).
 //!
-//! Invariant: live == replayed == opened cold == stored, compared as whole values.
+//! Invariant: live == replayed == opened cold == shown again == stored, compared as whole values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,13 @@ use protocol::{
     Cursor, Event, EventBody, FailureCode, OutcomeKind, Resolution, SessionId, SessionState,
     StreamId, TranscriptPage, TurnId, TurnOutcome,
 };
-use transcript::{Follow, Library, Transcript};
+use transcript::{
+    Follow, Library, Transcript,
+    player::{Gathered, Player, Recording},
+};
 
 use crate::{
+    backend::Line,
     client::{Client, Page},
     kept_log,
     world::World,
@@ -64,7 +68,38 @@ pub async fn judge(world: &World, session: SessionId, live: &[&Client<Transcript
         "the transcript opened cold is not the stored one"
     );
 
+    the_players_agree(world, session, &stored).await;
     the_library_agrees(world, session, &stored).await;
+}
+
+/// Every turn that is shown again ends as it is stored.
+async fn the_players_agree(world: &World, session: SessionId, stored: &TranscriptPage) {
+    for view in &stored.turns {
+        let mut player = Player::of(recorded(&world.line, session, view.turn).await);
+        player.seek(usize::MAX);
+        assert_eq!(
+            player.frame(),
+            Some(view),
+            "a turn that is shown again does not end as it did"
+        );
+    }
+}
+
+/// A turn's events, read as the window reads them: in pages, without an attachment.
+pub async fn recorded(line: &Line, session: SessionId, turn: TurnId) -> Recording {
+    /// Small, so that there are several.
+    const PAGE_BYTES: u32 = 16 * 1024;
+    let mut recording = Recording::of(session, turn);
+    loop {
+        let page = line
+            .load_events(session, turn, recording.after(), PAGE_BYTES)
+            .await
+            .expect("the turn can be read");
+        match recording.take(page).expect("the pages join on") {
+            Gathered::More => {}
+            Gathered::Whole => return recording,
+        }
+    }
 }
 
 /// What holds of any session at rest, by its events alone.

@@ -31,6 +31,7 @@ mod opening;
 mod projecting;
 mod random_turns;
 mod recorded;
+mod replaying;
 mod rewinding;
 mod storage;
 

@@ -1,6 +1,7 @@
 //! The terminal: what is asked, answered, denied and told there. The shipped binary; run by `cargo xtask test`.
 
 mod keyboard;
+mod replaying;
 
 use keyboard::{AtTerminal, events, run, said};
 use protocol::{Dialect, Op};

@@ -16,10 +16,10 @@ use std::{
 
 use protocol::{
     AttachMode, AttachReason, Attached, Batch, Boot, Counted, Cursor, Dialect, Epoch, ErrorCode,
-    ErrorReport, EventBody, Failure, FailureCode, HealthReport, InterruptedWhy, LibraryPage, LogId,
-    Op, OpId, PROTOCOL, Page, PageId, Phase, PollRequest, ProbeReport, Provider, ProviderId,
-    Receipt, ResetReason, Salvage, SessionId, Status, StreamId, TimeLimits, TranscriptPage, TurnId,
-    Welcome,
+    ErrorReport, EventBody, EventPage, Failure, FailureCode, HealthReport, InterruptedWhy,
+    LibraryPage, LogId, Op, OpId, PROTOCOL, Page, PageId, Phase, PollRequest, ProbeReport,
+    Provider, ProviderId, Receipt, ResetReason, Salvage, Seq, SessionId, Status, StreamId,
+    TimeLimits, TranscriptPage, TurnId, Welcome,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
@@ -34,7 +34,7 @@ use crate::{
     lock::FolderLock,
     log::{
         Append, Commit, Derived, Durability, EventLog, FreeSpace, How, LOCK_WAIT, LogCounters,
-        OpDigest, OpStamp, OpenError, PageLimit, ReadError, Room,
+        OpDigest, OpStamp, OpenError, PageLimit, ReadError, Room, TurnEvents,
     },
     mint::Mint,
     mutant::mutated,
@@ -655,6 +655,29 @@ impl Engine {
         self.page(session, Some(before), PageLimit::WINDOW).await
     }
 
+    /// What the log holds of a turn after `after`, to show the turn again: of a rewound turn too, and of one that runs
+    /// what there is of it. Attaches nothing, asks no server, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// `NotFound`, `StorageFailed`.
+    pub async fn load_events(
+        &self,
+        session: SessionId,
+        turn: TurnId,
+        after: Option<Seq>,
+        max_bytes: u32,
+    ) -> Result<EventPage, ErrorReport> {
+        let log = &self.shared().log;
+        let id = log.id();
+        let max_bytes = max_bytes.min(BATCH_BYTES_MAX) as usize;
+        let page = log
+            .reads()
+            .read(move |log| event_page(log, id, session, turn, after, max_bytes))
+            .await
+            .map_err(|e| read_report(&e))?;
+        page.ok_or_else(|| ErrorReport::new(ErrorCode::NotFound, "There is no such turn."))
+    }
+
     async fn page(
         &self,
         session: SessionId,
@@ -1020,6 +1043,29 @@ pub(crate) fn transcript_page(
         taken_out: excerpt.head.taken_out.into(),
         as_of: Cursor::from_count(id, excerpt.head.count),
     })
+}
+
+/// A part of a turn's events; `None` if there is no such turn.
+pub(crate) fn event_page(
+    log: &crate::log::Snapshot<'_>,
+    id: LogId,
+    session: SessionId,
+    turn: TurnId,
+    after: Option<Seq>,
+    max_bytes: usize,
+) -> Result<Option<EventPage>, ReadError> {
+    let count = log.count(StreamId::Session(session))?;
+    if count == 0 {
+        return Err(ReadError::NoSuchSession);
+    }
+    let read = log.turn_events_after(session, turn, after.map_or(0, Seq::get), max_bytes)?;
+    Ok(read.map(|TurnEvents { events, more_after }| EventPage {
+        session,
+        turn,
+        events,
+        more_after,
+        as_of: Cursor::from_count(id, count),
+    }))
 }
 
 /// Says that this is no product; the words are also what a packer looks for.

@@ -44,7 +44,7 @@ pub(crate) use database::{FILE_NAME, LOCK_WAIT};
 pub(crate) use faults::LogFaults;
 #[cfg(feature = "faults")]
 pub use faults::{Fault, LogFaults, RefusedWrite, WriteStep};
-pub(crate) use reader::{PageLimit, Reads, Snapshot};
+pub(crate) use reader::{PageLimit, Reads, Snapshot, TurnEvents};
 pub(crate) use recovery::ends_of_open_calls;
 pub(crate) use room::RoomWatch;
 pub use room::{FreeSpace, Room};

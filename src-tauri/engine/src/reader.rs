@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use protocol::{Event, LibraryPage, LogId, Seq, SessionId, StreamId, TranscriptPage};
+use protocol::{
+    Event, EventPage, LibraryPage, LogId, Seq, SessionId, StreamId, TranscriptPage, TurnId,
+};
 use transcript::{Follow, Library};
 
 use crate::{
-    engine::transcript_page,
+    engine::{event_page, transcript_page},
     log::{OpenError, PageLimit, ReadError, Reads},
 };
 
@@ -70,6 +72,20 @@ impl Reader {
     pub fn transcript(&self, session: SessionId) -> Result<TranscriptPage, ReadError> {
         self.reads
             .read_now(|log| transcript_page(log, self.log, session, None, PageLimit::WHOLE))
+    }
+
+    /// A part of what the log holds of a turn, after `after`; `None` if there is no such turn. Rewound turns have theirs.
+    ///
+    /// # Errors
+    /// [`ReadError::NoSuchSession`], or the disk.
+    pub fn turn_events(
+        &self,
+        session: SessionId,
+        turn: TurnId,
+        after: Option<Seq>,
+    ) -> Result<Option<EventPage>, ReadError> {
+        self.reads
+            .read_now(|log| event_page(log, self.log, session, turn, after, CHUNK_BYTES))
     }
 
     /// At most `max` events of a stream after `after`, oldest first.

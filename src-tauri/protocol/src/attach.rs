@@ -3,7 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Boot, Cursor, Epoch, Event, LibraryPage, LogId, Status, StreamId, TranscriptPage};
+use crate::{
+    Boot, Cursor, Epoch, Event, LibraryPage, LogId, SessionId, Status, StreamId, TranscriptPage,
+    TurnId,
+};
 
 /// Answer to `hello`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +80,21 @@ pub struct Batch {
     /// What the session's turn is doing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
+}
+
+/// A part of what the log holds of one turn, for showing the turn again. Belongs to no attachment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventPage {
+    /// Of which session.
+    pub session: SessionId,
+    /// Of which of its turns.
+    pub turn: TurnId,
+    /// The turn's events after the one asked for, oldest first; at least one if there is any, however small the limit.
+    pub events: Vec<Event>,
+    /// Whether the turn had more events than these when this was read.
+    pub more_after: bool,
+    /// How far the session reached when this was read.
+    pub as_of: Cursor,
 }
 
 /// What a poll asks for.

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttachReason, Cursor, Dialect, Epoch, ModelRef, Op, OpId, PageId, PollRequest, ProviderId,
+    AttachReason, Cursor, Dialect, Epoch, ModelRef, Op, OpId, PageId, PollRequest, ProviderId, Seq,
     SessionId, StreamId, TurnId,
 };
 
@@ -54,6 +54,20 @@ pub struct LoadOlderArgs {
     pub before: TurnId,
     /// The position the client's transcript has; the answer names its own.
     pub as_of: Cursor,
+}
+
+/// `load_events` -> [`EventPage`](crate::EventPage)
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LoadEventsArgs {
+    /// Of which session.
+    pub session: SessionId,
+    /// Of which of its turns; a rewound one is as good as any.
+    pub turn: TurnId,
+    /// The last event the client has; absent: none.
+    #[serde(default)]
+    pub after: Option<Seq>,
+    /// How many bytes of events at most, roughly; one event is always sent whole.
+    pub max_bytes: u32,
 }
 
 /// `submit` -> [`Receipt`](crate::Receipt)

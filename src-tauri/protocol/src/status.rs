@@ -47,7 +47,7 @@ pub enum Phase {
     Asking { item: ItemId },
     /// The conversation has outgrown the model's context, and is summed up.
     Compacting,
-    /// A failed attempt is made again at `until`.
+    /// A failed attempt is made again at `until`; `of` is 0 where it is not known how many there may be.
     Retrying {
         until: Timestamp,
         attempt: u32,

@@ -75,6 +75,13 @@ impl Answer {
         }
     }
 
+    /// Goes on with another turn of the same session.
+    pub(super) fn go_on_with(&mut self, turn: TurnId) {
+        self.turn = turn;
+        self.last_words = None;
+        self.outcome = None;
+    }
+
     /// The turn it is the answer of.
     pub(super) const fn turn(&self) -> TurnId {
         self.turn
@@ -317,6 +324,21 @@ impl Answer {
         self.end_line().await;
         // Names of models and tools, and words of servers, are other people's: none of them begins a line of its own.
         self.margin.murmur(question::harmless_line(&words));
+    }
+
+    /// The same in the middle of a text: where the two are not seen together, the answer stays as it was written.
+    pub(super) async fn remark(&mut self, words: String) {
+        if print::is_stdout_watched() {
+            self.aside(words).await;
+        } else {
+            self.margin.murmur(question::harmless_line(&words));
+        }
+    }
+
+    /// Lines on stderr that were made harmless where they come from.
+    pub(super) async fn quote(&mut self, words: &str) {
+        self.end_line().await;
+        self.margin.say(words);
     }
 
     async fn text(&mut self, item: ItemId, part: Part, offset: usize, text: &str) {

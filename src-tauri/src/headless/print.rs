@@ -68,9 +68,14 @@ impl Margin {
     }
 }
 
+/// Whether stdout is a terminal.
+pub(super) fn is_stdout_watched() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// Text as it may be sent to stdout.
 pub(super) fn for_stdout(text: &str) -> Cow<'_, str> {
-    if io::stdout().is_terminal() {
+    if is_stdout_watched() {
         printable(text)
     } else {
         Cow::Borrowed(text)

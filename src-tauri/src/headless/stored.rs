@@ -23,7 +23,7 @@ const EVENTS_MAX: usize = 1_000;
 
 /// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
-enum Unread {
+pub(super) enum Unread {
     #[error(transparent)]
     NotOpened(#[from] OpenError),
     #[error(transparent)]
@@ -106,7 +106,14 @@ fn ended(outcome: Result<(), Unread>) -> Exit {
     }
 }
 
-async fn found(data_dir: Option<PathBuf>, word: &str) -> Result<(Reader, SessionId), Unread> {
+/// The session that is meant, and what reads it.
+///
+/// # Errors
+/// [`Unread`], in words.
+pub(super) async fn found(
+    data_dir: Option<PathBuf>,
+    word: &str,
+) -> Result<(Reader, SessionId), Unread> {
     let Some(data_dir) = data_dir else {
         return Err(lookup::NoSession::NoneAtAll.into());
     };

@@ -135,6 +135,10 @@ async fn answer(engine: &Engine, what: Asked) -> Result<Value, ErrorReport> {
             .load_older(args.session, args.before, args.as_of)
             .await
             .map(value),
+        Asked::LoadEvents(args) => engine
+            .load_events(args.session, args.turn, args.after, args.max_bytes)
+            .await
+            .map(value),
         Asked::Submit(args) => engine.submit(args.op_id, args.op).await.map(value),
         Asked::Library => engine.library().await.map(value),
     }

@@ -15,6 +15,7 @@ use std::{
 use rustix::{
     process::{Pid, Signal, kill_process},
     pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt},
+    termios::{LocalModes, tcgetattr},
 };
 use serde_json::Value;
 use tests::watched::{Watched, within_limit};
@@ -55,6 +56,27 @@ pub(super) async fn run(data_dir: &Path, arguments: &[&str]) -> Ran {
     }
 }
 
+/// Runs it for a reader who goes away before anything is printed.
+pub(super) async fn run_unread(data_dir: &Path, arguments: &[&str]) -> Ran {
+    let mut command = command(data_dir, arguments);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the app starts");
+    drop(child.stdout.take());
+    let what = format!("{arguments:?} to end");
+    let output = within_limit(&what, child.wait_with_output())
+        .await
+        .expect("an exit");
+    Ran {
+        code: output.status.code(),
+        out: String::new(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
 /// The log of the last session, one object an event.
 pub(super) async fn events(data_dir: &Path) -> Vec<Value> {
     let ran = run(data_dir, &["events", "last", "--json"]).await;
@@ -69,7 +91,7 @@ pub(super) fn said<'a>(events: &'a [Value], kind: &str, field: &str) -> Vec<&'a 
     of_kind.map(|event| &event[field]).collect()
 }
 
-/// The app with somebody at its terminal; the answer goes to a pipe.
+/// The app with somebody at its terminal.
 pub(super) struct AtTerminal {
     child: Child,
     keys: File,
@@ -77,7 +99,21 @@ pub(super) struct AtTerminal {
 }
 
 impl AtTerminal {
+    /// The answer goes to a pipe.
     pub(super) fn start(data_dir: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(data_dir, arguments, |_| Stdio::piped())
+    }
+
+    /// The answer goes to the terminal, too.
+    pub(super) fn start_all_there(data_dir: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(data_dir, arguments, |terminal| terminal.into())
+    }
+
+    fn start_with(
+        data_dir: &Path,
+        arguments: &[&str],
+        stdout: impl FnOnce(OwnedFd) -> Stdio,
+    ) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         unlockpt(&ours).expect("a terminal that can be opened");
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
@@ -85,8 +121,8 @@ impl AtTerminal {
         let again = |end: &OwnedFd| end.try_clone().expect("one more handle");
         let child = command(data_dir, arguments)
             .stdin(again(&theirs))
+            .stdout(stdout(again(&theirs)))
             .stderr(theirs)
-            .stdout(Stdio::piped())
             .spawn()
             .expect("the app starts");
         let seen = Arc::new(Watched::new(String::new()));
@@ -118,6 +154,12 @@ impl AtTerminal {
         self.keys.write_all(text.as_bytes()).expect("keys");
     }
 
+    /// Whether the terminal passes on whole lines and shows what is typed, as a shell wants it.
+    pub(super) fn is_as_a_shell_wants_it(&self) -> bool {
+        let modes = tcgetattr(&self.keys).expect("a terminal").local_modes;
+        modes.contains(LocalModes::ICANON | LocalModes::ECHO)
+    }
+
     pub(super) fn interrupts(&self) {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         let pid = id.and_then(Pid::from_raw).expect("a running process");
@@ -136,5 +178,14 @@ impl AtTerminal {
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: seen.read(String::clone),
         }
+    }
+
+    /// Waits until it leaves, and for the terminal to be as a shell wants it again.
+    pub(super) async fn leaves_a_terminal(mut self) -> Ran {
+        within_limit("the app to leave", self.child.wait())
+            .await
+            .expect("an exit");
+        assert!(self.is_as_a_shell_wants_it(), "the shell gets it back");
+        self.leaves().await
     }
 }

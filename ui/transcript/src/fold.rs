@@ -13,7 +13,7 @@ use protocol::{Cursor, Event, ItemId, Page, StreamId, TurnId};
 pub use library::{Library, LibraryChange};
 pub use transcript::{Declined, Transcript};
 pub use turn::fold_turn;
-pub(crate) use turn::{DAMAGED_RECORD, DAMAGED_TEXT, LATE_EVENTS};
+pub(crate) use turn::{DAMAGED_RECORD, DAMAGED_TEXT, LATE_EVENTS, Turn};
 
 /// A fold of one stream that a [`Link`](crate::Link) can follow.
 pub trait Follow: Sized {
@@ -62,4 +62,4 @@ pub enum Change {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

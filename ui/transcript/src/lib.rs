@@ -12,6 +12,8 @@ pub mod fold;
 pub mod link;
 pub mod mutant;
 
+pub mod player;
+
 pub mod markdown;
 pub mod revival;
 pub mod words;

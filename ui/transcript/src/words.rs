@@ -14,11 +14,13 @@ use protocol::{
 mod asking;
 mod export;
 mod health;
+mod replay;
 mod span;
 
 pub use asking::*;
 pub use export::*;
 pub use health::*;
+pub use replay::*;
 pub use span::*;
 
 use crate::{
@@ -285,6 +287,8 @@ pub fn phase(phase: &Phase) -> Option<String> {
         }
         Phase::CallingTool { name, .. } => format!("preparing {name}"),
         Phase::RunningTool { name } => format!("running {name}"),
+        // The log does not say how many there could have been; whoever shows a turn again does not know.
+        Phase::Retrying { of: 0, failure, .. } => format!("{}; trying again", failed(failure)),
         Phase::Retrying {
             attempt,
             of,
@@ -343,18 +347,22 @@ pub fn tool_state(state: &ToolState) -> String {
         ToolState::Finished {
             outcome, effect, ..
         } => {
-            let ended = match outcome {
-                ToolOutcome::Succeeded { .. } => "done",
-                ToolOutcome::Failed { .. } => "failed",
-                ToolOutcome::Denied => "denied",
-                ToolOutcome::NotRun { .. } => "did not run",
-                ToolOutcome::Abandoned => "abandoned",
-            };
+            let ended = tool_outcome_words(outcome);
             match effect {
                 Effect::None | Effect::Committed => ended.to_owned(),
                 Effect::Unknown => format!("{ended}; it may have had an effect"),
             }
         }
+    }
+}
+
+const fn tool_outcome_words(outcome: &ToolOutcome) -> &'static str {
+    match outcome {
+        ToolOutcome::Succeeded { .. } => "done",
+        ToolOutcome::Failed { .. } => "failed",
+        ToolOutcome::Denied => "denied",
+        ToolOutcome::NotRun { .. } => "did not run",
+        ToolOutcome::Abandoned => "abandoned",
     }
 }
 

@@ -24,6 +24,17 @@ const IDLE_MAX: usize = 4;
 /// Rows looked at in one go while looking for the end of a batch.
 const ROWS_MAX: i64 = 4_096;
 
+/// What an event costs beside its body, roughly, when it is sent.
+const ROW_BYTES: usize = 64;
+
+/// A turn's events from a seq on. Those of the next turn end the scan; what happened to the session meanwhile is no
+/// part of the turn.
+const TURN_EVENTS: &str = "SELECT seq, at, turn, kind, body FROM events
+     WHERE stream = ?1 AND seq >= ?2 AND seq < coalesce(
+         (SELECT first_seq FROM turns WHERE stream = ?1 AND turn > ?3 ORDER BY turn LIMIT 1),
+         9223372036854775807)
+     AND turn = ?3 ORDER BY seq";
+
 /// How much of a transcript one page holds: whichever is reached first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageLimit {
@@ -50,6 +61,13 @@ pub(crate) struct Excerpt {
     pub(crate) head: Head,
     pub(crate) turns: Vec<TurnView>,
     pub(crate) more_before: bool,
+}
+
+/// A part of one turn's events.
+#[derive(Debug)]
+pub(crate) struct TurnEvents {
+    pub(crate) events: Vec<Event>,
+    pub(crate) more_after: bool,
 }
 
 /// A pool of reading connections. Cheap to clone.
@@ -245,7 +263,7 @@ impl Snapshot<'_> {
         let mut bytes = 0;
         let mut expected = after + 1;
         while let Some(row) = rows.next()? {
-            bytes += row.get_ref(4)?.as_str().map_or(0, str::len) + 64;
+            bytes += row.get_ref(4)?.as_str().map_or(0, str::len) + ROW_BYTES;
             if !events.is_empty() && bytes > max_bytes {
                 break;
             }
@@ -325,25 +343,58 @@ impl Snapshot<'_> {
         let Some(key) = self.key(StreamId::Session(session))? else {
             return Ok(None);
         };
-        let first: Option<i64> = self
-            .0
-            .prepare_cached("SELECT first_seq FROM turns WHERE stream = ?1 AND turn = ?2")?
-            .query_row(params![key, turn.get() as i64], |r| r.get(0))
-            .optional()?;
-        match first {
+        match self.first_of(key, turn)? {
             Some(first) => self.fold(key, turn, first),
             None => Ok(None),
         }
     }
 
+    /// A turn's events after `after`, oldest first: about `max_bytes` of them, but at least one if there is any, and
+    /// whether there are more. Of a rewound turn like of any other; `None` if there is no such turn.
+    pub(crate) fn turn_events_after(
+        &self,
+        session: SessionId,
+        turn: TurnId,
+        after: u64,
+        max_bytes: usize,
+    ) -> Result<Option<TurnEvents>, ReadError> {
+        let Some(key) = self.key(StreamId::Session(session))? else {
+            return Ok(None);
+        };
+        let Some(first) = self.first_of(key, turn)? else {
+            return Ok(None);
+        };
+        let mut statement = self.0.prepare_cached(TURN_EVENTS)?;
+        let from = (after as i64).saturating_add(1).max(first);
+        let mut rows = statement.query(params![key, from, turn.get() as i64])?;
+        let (mut events, mut bytes) = (Vec::new(), 0_usize);
+        while let Some(row) = rows.next()? {
+            bytes += row.get_ref(4)?.as_str().map_or(0, str::len) + ROW_BYTES;
+            if !events.is_empty() && bytes > max_bytes {
+                return Ok(Some(TurnEvents {
+                    events,
+                    more_after: true,
+                }));
+            }
+            events.push(codec::event_of(row)?);
+        }
+        Ok(Some(TurnEvents {
+            events,
+            more_after: false,
+        }))
+    }
+
+    /// Where a turn begins.
+    fn first_of(&self, key: i64, turn: TurnId) -> Result<Option<i64>, ReadError> {
+        Ok(self
+            .0
+            .prepare_cached("SELECT first_seq FROM turns WHERE stream = ?1 AND turn = ?2")?
+            .query_row(params![key, turn.get() as i64], |r| r.get(0))
+            .optional()?)
+    }
+
     fn fold(&self, key: i64, turn: TurnId, first: i64) -> Result<Option<TurnView>, ReadError> {
-        let mut statement = self.0.prepare_cached(
-            "SELECT seq, at, turn, kind, body FROM events
-             WHERE stream = ?1 AND seq >= ?2 AND seq < coalesce(
-                 (SELECT first_seq FROM turns WHERE stream = ?1 AND turn > ?3 ORDER BY turn LIMIT 1),
-                 9223372036854775807)
-             AND turn = ?3 ORDER BY seq",
-        )?;
+        let mut statement = self.0.prepare_cached(TURN_EVENTS)?;
         let events = statement
             .query_map(params![key, first, turn.get() as i64], codec::event_of)?
             .collect::<Result<Vec<_>, _>>()?;

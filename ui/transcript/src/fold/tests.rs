@@ -1015,7 +1015,7 @@ fn calls_that_share_a_question_share_its_one_answer_and_an_open_one_expires_with
 }
 
 /// Any event at all, of few enough turns and items that they meet.
-fn any_body() -> impl Strategy<Value = EventBody> {
+pub(crate) fn any_body() -> impl Strategy<Value = EventBody> {
     let part = prop_oneof![Just(Part::Answer), Just(Part::Reasoning)];
     let number = prop_oneof![8 => 1..6_u64, 1 => Just(u64::MAX), 1 => Just(1 << 63 | 3)];
     prop_oneof![

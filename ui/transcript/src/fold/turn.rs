@@ -35,28 +35,34 @@ pub fn fold_turn(events: &[Event]) -> Option<TurnView> {
     let mut turn: Option<Turn> = None;
     let mut changes = Vec::new();
     for event in events {
-        let Some(id) = event.turn else { continue };
-        if turn.is_none() && Turn::begins_with(&event.body) {
-            turn = Some(Turn::begin(id, event.at));
-        }
-        if let Some(turn) = turn.as_mut()
-            && turn.view.turn == id
-        {
-            turn.apply(event, &mut changes);
-            changes.clear();
-        }
+        Turn::take(&mut turn, event, &mut changes);
+        changes.clear();
     }
     turn.map(|turn| turn.view)
 }
 
 /// A turn's view, and where its items are in it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Turn {
-    pub(super) view: TurnView,
+pub(crate) struct Turn {
+    pub(crate) view: TurnView,
     index: BTreeMap<ItemId, usize>,
 }
 
 impl Turn {
+    /// Folds the next event of the one turn that is looked at: brings it into being, or changes it.
+    pub(crate) fn take(turn: &mut Option<Self>, event: &Event, changes: &mut Vec<Change>) {
+        let Some(id) = event.turn else { return };
+        if turn.is_none() && Self::begins_with(&event.body) {
+            *turn = Some(Self::begin(id, event.at));
+            changes.push(Change::TurnAdded(id));
+        }
+        if let Some(turn) = turn
+            && turn.view.turn == id
+        {
+            turn.apply(event, changes);
+        }
+    }
+
     /// Whether an event brings its turn into being.
     pub(super) fn begins_with(body: &EventBody) -> bool {
         matches!(
@@ -90,7 +96,7 @@ impl Turn {
         Self { view, index }
     }
 
-    pub(super) fn item(&self, item: ItemId) -> Option<&ItemView> {
+    pub(crate) fn item(&self, item: ItemId) -> Option<&ItemView> {
         self.view.items.get(self.position(item)?)
     }
 
