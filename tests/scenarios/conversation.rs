@@ -99,6 +99,40 @@ async fn the_first_fragment_is_kept_and_seen_with_the_clock_unmoved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn thoughts_that_were_taken_for_the_answer_are_told_from_it_when_they_end() {
+    for dialect in DIALECTS {
+        let server = ModelServer::start(dialect);
+        let world = World::new().await;
+        server.script(
+            Answer::new(dialect)
+                .says("I should ")
+                .says("add.")
+                .gate("thought")
+                .says("</think>\n\n4")
+                .ends(),
+        );
+        let session = world.begin(&server, "2 + 2?").await;
+        let window = world.page().await.follow(session);
+        // The clock stands still, so the second piece waits for the end of the thought.
+        window.sees("model: I should ").await;
+        server.release("thought");
+        assert_eq!(
+            window.until_idle().await,
+            "you: 2 + 2?\nthinks: I should add.\nmodel: 4\n(completed)\n",
+            "{dialect:?}"
+        );
+        server.script(Answer::whole(dialect, "5"));
+        world.say(session, "2 + 3?").await;
+        let told = server.chat(2).await.conversation();
+        let said: Vec<&str> = told.iter().map(|(_, said)| said.as_str()).collect();
+        assert_eq!(said, ["2 + 2?", "4", "2 + 3?"], "{dialect:?}");
+        window.sees("2 + 3?").await;
+        window.until_idle().await;
+        judge(&world, session, &[&window]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn text_is_joined_between_two_frames_and_a_burst_is_not_held_up() {
     let server = ModelServer::start(Dialect::Ollama);
     let world = World::new().await;
