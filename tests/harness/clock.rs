@@ -24,6 +24,11 @@ const WALL_AT_START_MS: i64 = 1_772_355_600_000;
 struct Time {
     wall_ms: i64,
     monotonic: Duration,
+    /// How long it slept, by the clock that goes on.
+    slept: Duration,
+    moves: u64,
+    /// Whoever looks at the clock again when it has moved; all have looked since its last move.
+    beats: Vec<Waker>,
     next_timer: u64,
     timers: BTreeMap<u64, Timer>,
 }
@@ -46,6 +51,9 @@ impl Default for TestClock {
             time: Arc::new(Watched::new(Time {
                 wall_ms: WALL_AT_START_MS,
                 monotonic: Duration::ZERO,
+                slept: Duration::ZERO,
+                moves: 0,
+                beats: Vec::new(),
                 next_timer: 0,
                 timers: BTreeMap::new(),
             })),
@@ -56,30 +64,40 @@ impl Default for TestClock {
 impl TestClock {
     /// Time passes: both clocks move, and every timer that has become due fires.
     pub fn advance(&self, by: Duration) {
-        self.move_by(by, by);
+        self.move_by(millis(by), by, Duration::ZERO);
     }
 
-    /// Sets the wall clock forward; for the engine no time passes (a suspend on systems whose monotonic clock sleeps).
+    /// Somebody sets the wall clock forward; no time passes.
     pub fn advance_wall(&self, by: Duration) {
-        self.move_by(by, Duration::ZERO);
+        self.move_by(millis(by), Duration::ZERO, Duration::ZERO);
+    }
+
+    /// Somebody sets the wall clock back; no time passes.
+    pub fn set_wall_back(&self, by: Duration) {
+        self.move_by(-millis(by), Duration::ZERO, Duration::ZERO);
     }
 
     /// Time passes, but the wall clock does not show it.
     pub fn advance_monotonic(&self, by: Duration) {
-        self.move_by(Duration::ZERO, by);
+        self.move_by(0, by, Duration::ZERO);
     }
 
-    fn move_by(&self, wall: Duration, monotonic: Duration) {
+    /// The computer sleeps, and its monotonic clock stands still: Linux, macOS.
+    pub fn fall_asleep(&self, by: Duration) {
+        self.move_by(millis(by), Duration::ZERO, by);
+    }
+
+    fn move_by(&self, wall_ms: i64, monotonic: Duration, slept: Duration) {
         let due = self.time.change(|time| {
-            time.wall_ms +=
-                i64::try_from(wall.as_millis()).expect("tests move by days, not by ages");
+            time.wall_ms += wall_ms;
             time.monotonic += monotonic;
+            time.slept += slept;
+            time.moves += 1;
             let now = time.monotonic;
-            time.timers
-                .values_mut()
-                .filter(|timer| timer.at <= now)
-                .filter_map(|timer| timer.waker.take())
-                .collect::<Vec<_>>()
+            let mut due = std::mem::take(&mut time.beats);
+            let timers = time.timers.values_mut().filter(|timer| timer.at <= now);
+            due.extend(timers.filter_map(|timer| timer.waker.take()));
+            due
         });
         due.into_iter().for_each(Waker::wake);
     }
@@ -138,6 +156,15 @@ impl TestClock {
             .await
     }
 
+    /// Waits until the engine has looked at the clock since it was last moved.
+    pub async fn until_looked_at(&self) {
+        self.time
+            .until("a look at the clock", |time| {
+                (!time.beats.is_empty()).then_some(())
+            })
+            .await;
+    }
+
     /// Waits until no timer is armed.
     pub async fn until_no_timer(&self) {
         self.time
@@ -170,6 +197,23 @@ impl Clock for TestClock {
         self.time.read(|time| time.monotonic)
     }
 
+    fn elapsed(&self) -> Duration {
+        self.time.read(|time| time.monotonic + time.slept)
+    }
+
+    fn beat(&self) -> Sleep {
+        let (clock, moves) = (self.clone(), self.time.read(|time| time.moves));
+        Box::pin(std::future::poll_fn(move |cx| {
+            clock.time.change(|time| {
+                if time.moves != moves {
+                    return Poll::Ready(());
+                }
+                time.beats.push(cx.waker().clone());
+                Poll::Pending
+            })
+        }))
+    }
+
     fn sleep_until(&self, at: Duration) -> Sleep {
         let id = self.time.change(|time| {
             let id = time.next_timer;
@@ -183,6 +227,10 @@ impl Clock for TestClock {
             at,
         })
     }
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).expect("tests move by days, not by ages")
 }
 
 /// One armed timer; dropping it disarms it.

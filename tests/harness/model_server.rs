@@ -307,6 +307,19 @@ impl ModelServer {
         }
     }
 
+    /// New connections are refused from now on; those that stand go on standing, in silence.
+    pub async fn refuse_connections(&self) {
+        let accepting = self.running().as_mut().map(|running| {
+            let refusing = running.runtime.spawn(async {});
+            std::mem::replace(&mut running.accepting, refusing)
+        });
+        if let Some(accepting) = accepting {
+            accepting.abort();
+            // Cancelled is what it is meant to be; the listener is closed by then.
+            let _ = accepting.await;
+        }
+    }
+
     fn running(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }

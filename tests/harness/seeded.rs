@@ -7,7 +7,8 @@ use std::path::Path;
 
 use protocol::{
     Boot, Dialect, Event, EventBody, FinishReason, ItemId, MessagePurpose, ModelRef, Op, OpId,
-    Part, Seq, SessionId, StopReason, Timestamp, Timings, TurnId, TurnOutcome, Usage,
+    Origin, OutcomeKind, Part, Seq, SessionId, StopReason, Timestamp, Timings, TurnId, TurnOutcome,
+    Usage,
 };
 use rusqlite::{Connection, params};
 use serde_json::Value;
@@ -155,6 +156,66 @@ fn add(
             .expect("the view is kept");
     }
     write.commit().expect("all of it, or nothing");
+}
+
+/// Adds sessions to the library, each with `turns` turns that ended and were seen; their own streams stay empty. No engine
+/// may have the folder open. How many events the library has then.
+pub fn add_sessions(data_dir: &Path, model: &ModelRef, sessions: u64, turns: u64) -> u64 {
+    let mut db = Connection::open(data_dir.join(DATABASE)).expect("the database opens");
+    let write = db.transaction().expect("a transaction");
+    let mut seq: i64 = write
+        .query_row(
+            "SELECT coalesce(max(seq), 0) FROM events WHERE stream = 0",
+            [],
+            |row| row.get(0),
+        )
+        .expect("a count");
+    let mut insert = write
+        .prepare("INSERT INTO events (stream, seq, kind, at, body) VALUES (0, ?1, ?2, ?3, ?4)")
+        .expect("a statement");
+    let mut add = |body: &EventBody| {
+        let mut fields = serde_json::to_value(body).expect("an event has a JSON form");
+        if let Value::Object(fields) = &mut fields {
+            fields.remove("kind");
+        }
+        seq += 1;
+        insert
+            .execute(params![seq, body.kind(), seq, fields.to_string()])
+            .expect("the log takes the event");
+    };
+    for n in 0..sessions {
+        let session = SessionId::from_bits(u128::from(n) + 1);
+        add(&EventBody::SessionListed {
+            session,
+            title: format!("What of the tides, and how do they move the kelp? Part {n}"),
+            origin: Origin::Conversation,
+        });
+        for turn in (1..=turns).map(TurnId::new) {
+            let model = model.clone();
+            add(&EventBody::SessionTurnStarted {
+                session,
+                turn,
+                model,
+            });
+            add(&EventBody::SessionTurnEnded {
+                session,
+                turn,
+                outcome: OutcomeKind::Completed,
+                unread: true,
+            });
+            add(&EventBody::SessionSeen { session, turn });
+        }
+    }
+    drop(insert);
+    write.commit().expect("all of it, or nothing");
+    number(seq)
+}
+
+/// Whether the folder's library has a snapshot.
+pub fn has_snapshot(data_dir: &Path) -> bool {
+    let db = Connection::open(data_dir.join(DATABASE)).expect("the database opens");
+    db.query_row("SELECT 1 FROM heads WHERE stream = 0", [], |_| Ok(()))
+        .is_ok()
 }
 
 fn number(stored: i64) -> u64 {

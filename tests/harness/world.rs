@@ -12,7 +12,9 @@ use std::{
 };
 
 use engine::{
-    Config, Engine, Harness, LogFaults, OpenError, Reader, clock::SystemClock, mutant::Mutant,
+    Config, Engine, Harness, LogFaults, OpenError, Reader,
+    clock::{Awake, SystemClock},
+    mutant::Mutant,
 };
 use protocol::{
     Event, InterruptedWhy, ModelRef, Op, OpId, Phase, Provider, Receipt, SessionId, StreamId,
@@ -57,6 +59,8 @@ pub struct World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Time {
     Test,
+    /// The test's, on a machine whose monotonic clock goes on while it sleeps.
+    Sleepless,
     Real,
 }
 
@@ -93,6 +97,14 @@ impl World {
         world
     }
 
+    /// The same, for a machine whose monotonic clock goes on while it sleeps: Windows. There the clock is moved in steps of
+    /// a few seconds, and a long one is a sleep.
+    pub fn without_engine_on_windows() -> Self {
+        let mut world = Self::without_engine();
+        world.time = Time::Sleepless;
+        world
+    }
+
     /// The silence that is waited out before the first event.
     pub fn first_event(&self) -> Duration {
         Duration::from_millis(self.limits.first_event_ms)
@@ -120,9 +132,10 @@ impl World {
             harness = harness.with_mutant(mutant);
         }
         Config {
-            harness,
+            harness: harness.clone(),
             clock: match self.time {
                 Time::Test => Arc::new(self.clock.clone()),
+                Time::Sleepless => Arc::new(Awake::new(self.clock.clone(), harness.clone())),
                 Time::Real => Arc::new(SystemClock::new()),
             },
             faults: self.faults.clone(),

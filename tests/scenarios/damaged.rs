@@ -293,6 +293,7 @@ async fn a_damaged_cache_or_index_is_made_anew_and_nothing_is_salvaged() {
         "turn_views",
         "turns",
         "heads",
+        "shelf",
         "one_end_per_turn",
         "one_result_per_call",
     ] {

@@ -33,7 +33,10 @@ mod random_turns;
 mod recorded;
 mod replaying;
 mod rewinding;
+mod shelved;
+mod sleeping;
 mod storage;
+mod unread;
 
 mod mutants;
 

@@ -5,6 +5,7 @@ mod comings;
 pub(crate) mod glass;
 mod limits;
 mod settings;
+mod unread;
 mod verdict;
 
 use glass::{Desk, ESCAPE, Window};

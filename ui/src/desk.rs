@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use leptos::prelude::*;
 use protocol::{
     ErrorCode, ErrorReport, Model, ModelRef, Op, OpId, OpenLinkArgs, OpenWindowArgs, Provider,
-    ProviderId, Receipt, SessionId, Show, SubmitArgs,
+    ProviderId, Receipt, SessionId, Show, SubmitArgs, TurnId,
 };
 
 use transcript::words;
@@ -32,6 +32,8 @@ const SUBMIT_LIMIT_MS: u64 = 15_000;
 const SUBMIT_TRIES: u32 = 3;
 /// Between two such tries: a reloading shell is back by then.
 const SUBMIT_PAUSE_MS: u64 = 400;
+/// Between two rounds of them, when nobody hears that something was seen: no reader waits for it.
+const SEEN_PAUSE_MS: u64 = 5_000;
 
 /// A server that does not say within this time what it has is left to the model picker.
 const MODEL_WAIT_MS: u64 = 6_000;
@@ -110,6 +112,8 @@ pub(crate) struct Desk {
     pub(crate) folder_words: RwSignal<Option<String>>,
     /// Grows when the composer should take the focus.
     pub(crate) attention: RwSignal<u64>,
+    /// Whether somebody looks at this window.
+    pub(crate) looked_at: RwSignal<bool>,
     /// Grows when something was sent: the view goes to its end.
     pub(crate) sent: RwSignal<u64>,
     /// The model that was found for those who never chose one.
@@ -147,6 +151,7 @@ impl Desk {
             folder_for_new: RwSignal::new(None),
             folder_words: RwSignal::new(None),
             attention: RwSignal::new(0),
+            looked_at: RwSignal::new(false),
             sent: RwSignal::new(0),
             best_on_offer: RwSignal::new(None),
             preferred: RwSignal::new(None),
@@ -169,6 +174,7 @@ impl Desk {
             }
         });
         self.wishes.follow(self);
+        ipc::on_look(move |looks| set_if_new(self.looked_at, looks));
         follow::library(self)
     }
 
@@ -576,6 +582,19 @@ impl Desk {
         ipc::spawn(async move {
             if let Err(error) = self.submit(op).await {
                 self.tell(&error);
+            }
+        });
+    }
+
+    /// Says that a turn's end was seen, for as long as `seen` says so and nobody has heard it.
+    pub(crate) fn note_seen(self, session: SessionId, turn: TurnId, seen: Memo<Option<TurnId>>) {
+        ipc::spawn(async move {
+            while seen.try_get_untracked() == Some(Some(turn)) {
+                match self.submit(Op::NoteSeen { session, turn }).await {
+                    // A refusal is no news to the reader; the mark stays, and is honest.
+                    Ok(_) | Err(CallError::Refused(_)) => return,
+                    Err(CallError::Lost(_)) => ipc::sleep(SEEN_PAUSE_MS).await,
+                }
             }
         });
     }

@@ -349,6 +349,37 @@ pub(crate) fn visibility_change() -> Alarm {
     })
 }
 
+/// Tells whether somebody looks at the page, whenever that may have changed: it is in view, and its window has the
+/// focus. Whoever touches it looks at it, also where the system has no notion of focus.
+pub(crate) fn on_look(told: impl Fn(bool) + 'static) {
+    let Some(window) = window() else { return };
+    let told = Rc::new(told);
+    for event in ["focus", "blur"] {
+        let told = Rc::clone(&told);
+        let changed = Closure::<dyn FnMut()>::new(move || told(is_looked_at()));
+        listen(&window, event, changed);
+    }
+    for event in ["keydown", "pointerdown", "wheel"] {
+        let told = Rc::clone(&told);
+        listen(
+            &window,
+            event,
+            Closure::<dyn FnMut()>::new(move || told(true)),
+        );
+    }
+    if let Some(document) = window.document() {
+        let told = Rc::clone(&told);
+        let changed = Closure::<dyn FnMut()>::new(move || told(is_looked_at()));
+        listen(&document, "visibilitychange", changed);
+    }
+    told(is_looked_at());
+}
+
+fn is_looked_at() -> bool {
+    let document = window().and_then(|w| w.document());
+    document.is_some_and(|d| !d.hidden() && d.has_focus().unwrap_or(false))
+}
+
 /// Whether the page is out of view.
 pub(crate) fn is_hidden() -> bool {
     window()

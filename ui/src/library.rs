@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use leptos::prelude::*;
 use protocol::{
     ModelRef, Place, Provider, Salvage, SessionId, SessionState, SessionSummary, TimeLimits,
-    Timestamp,
+    Timestamp, TurnId,
 };
 
 use crate::{calendar, ipc};
@@ -130,6 +130,14 @@ impl Library {
             let state = row.summary.with(|summary| summary.state);
             any | matches!(state, SessionState::Asking { .. })
         })
+    }
+
+    /// The newest turn of a session whose end nobody has seen.
+    pub(crate) fn unread(self, session: SessionId) -> Option<TurnId> {
+        // A session that was just begun is not listed yet.
+        self.shelves.track();
+        let row = self.row(session)?;
+        row.summary.with(|summary| summary.unread)
     }
 
     /// The `nth` session of the list, from 1.

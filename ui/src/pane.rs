@@ -9,7 +9,7 @@ use std::{collections::HashMap, rc::Rc};
 use leptos::prelude::*;
 use protocol::{
     ApprovalView, AttemptView, Effect, ItemBody, ItemId, ItemView, MessagePurpose, ModelRef,
-    Origin, Part, Phase, Seq, SessionId, Status, Timestamp, ToolState, TurnId, TurnOutcome,
+    Origin, Part, Phase, Seq, SessionId, Slept, Status, Timestamp, ToolState, TurnId, TurnOutcome,
     TurnView,
 };
 use transcript::{
@@ -29,6 +29,8 @@ pub(crate) struct TurnHead {
     pub(crate) model: ModelRef,
     pub(crate) started_at: Timestamp,
     pub(crate) attempts: Vec<AttemptView>,
+    /// When the computer slept meanwhile.
+    pub(crate) slept: Vec<Slept>,
     pub(crate) outcome: Option<TurnOutcome>,
     pub(crate) ended_at: Option<Timestamp>,
     /// What can be done about its end.
@@ -52,6 +54,11 @@ pub(crate) struct TurnCell {
 }
 
 impl TurnCell {
+    /// Whether it came to an end.
+    fn has_ended(self) -> bool {
+        self.head.with(|head| head.outcome.is_some())
+    }
+
     /// Whether the model has said anything to the reader.
     pub(crate) fn has_answer(self) -> bool {
         self.items.with(|items| {
@@ -232,6 +239,14 @@ impl Pane {
     /// Whether a structural action may be asked for.
     pub(crate) fn is_live(self) -> bool {
         self.link_state.get() == LinkState::Live
+    }
+
+    /// The last turn on the screen that came to an end.
+    pub(crate) fn last_ended(self) -> Option<TurnId> {
+        self.turns.with(|turns| {
+            let ended = turns.iter().rev().find(|cell| cell.has_ended());
+            ended.map(|cell| cell.turn)
+        })
     }
 
     /// The question that the running turn waits with, by its events.
@@ -474,6 +489,7 @@ fn head(view: &TurnView) -> TurnHead {
         model: view.model.clone(),
         started_at: view.started_at,
         attempts: view.attempts.clone(),
+        slept: view.slept.clone(),
         outcome: view.outcome.clone(),
         ended_at: view.ended_at,
         offers: words::offers_for(view),

@@ -1,10 +1,21 @@
 //! Time, passed in. The engine asks a [`Clock`]; only [`SystemClock`] asks the machine.
 //!
 //! Wall time is for readers and stored; monotonic time decides. Tests drive a clock of their own by hand.
+//! Invariant: monotonic time stands still while the computer sleeps, so that no limit counts what nobody could do
+//! anything about. Linux and macOS give such a clock; on Windows the machine's goes on, and [`Awake`] takes the sleep out.
 
-use std::{future::Future, pin::Pin, time::Duration};
+mod awake;
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use protocol::Timestamp;
+
+use crate::Harness;
+
+pub use awake::Awake;
+
+/// How often the clocks are compared: soon enough after waking that a dead connection is found within half a minute.
+pub const BEAT: Duration = Duration::from_secs(5);
 
 /// A wait on a [`Clock`]. Cancel safe: dropping it disarms the timer.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -13,14 +24,38 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub trait Clock: Send + Sync + 'static {
     /// The wall clock.
     fn wall(&self) -> Timestamp;
-    /// Time since a fixed, arbitrary origin; never goes back.
+    /// Time awake since a fixed, arbitrary origin; never goes back.
     fn monotonic(&self) -> Duration;
+    /// Time since a fixed, arbitrary origin, sleep included, whatever is done to the wall clock.
+    fn elapsed(&self) -> Duration {
+        self.monotonic()
+    }
     /// Ready when [`Clock::monotonic`] has reached `at`.
     fn sleep_until(&self, at: Duration) -> Sleep;
 
     /// Ready after `wait` from now.
     fn sleep(&self, wait: Duration) -> Sleep {
         self.sleep_until(self.monotonic().saturating_add(wait))
+    }
+
+    /// Ready when it is time to compare the clocks again. No limit of anything.
+    fn beat(&self) -> Sleep {
+        self.sleep(BEAT)
+    }
+}
+
+/// The clock of this machine, awake time its only measure.
+pub fn of_this_machine() -> Arc<dyn Clock> {
+    let clock = SystemClock::new();
+    // These two say so by themselves, and without guessing.
+    if cfg!(any(
+        target_os = "linux",
+        target_os = "android",
+        target_vendor = "apple"
+    )) {
+        Arc::new(clock)
+    } else {
+        Arc::new(Awake::new(clock, Harness::default()))
     }
 }
 
@@ -70,6 +105,17 @@ impl Clock for SystemClock {
         self.origin.elapsed()
     }
 
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn elapsed(&self) -> Duration {
+        since_boot(rustix::time::ClockId::Boottime)
+    }
+
+    // The same name as on Linux, and here it is the clock that goes on in a sleep.
+    #[cfg(target_vendor = "apple")]
+    fn elapsed(&self) -> Duration {
+        since_boot(rustix::time::ClockId::Monotonic)
+    }
+
     fn sleep_until(&self, at: Duration) -> Sleep {
         let until = self.origin.checked_add(at);
         Box::pin(async move {
@@ -80,4 +126,12 @@ impl Clock for SystemClock {
             }
         })
     }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+fn since_boot(clock: rustix::time::ClockId) -> Duration {
+    // Neither part of such a clock is ever below zero.
+    let time = rustix::time::clock_gettime(clock);
+    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or(0))
 }

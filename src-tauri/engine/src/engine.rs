@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     Harness,
     attach::{self, Attachments, BATCH_BYTES_MAX, POLL_WAIT_MS_MAX},
-    clock::{Clock, SystemClock},
+    clock::{self, Clock},
     gate::gate,
     gateway::{Gateway, Keys, NoKeys},
     health::Health,
@@ -43,6 +43,7 @@ use crate::{
     shelf::Shelf,
     status::StatusBoard,
     turn::{Cancel, Cause},
+    wake::Wakes,
 };
 
 /// How long shutdown waits for turns to record their ends, and then for tasks to finish.
@@ -74,7 +75,7 @@ impl Config {
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),
-            clock: Arc::new(SystemClock::new()),
+            clock: clock::of_this_machine(),
             keys: Arc::new(NoKeys),
             limits: TimeLimits::default(),
             harness: Harness::default(),
@@ -133,6 +134,7 @@ pub(crate) struct Shared {
     pub(crate) shelf: Shelf,
     pub(crate) mint: Mint,
     pub(crate) health: Arc<Health>,
+    pub(crate) wakes: Wakes,
     data_dir: PathBuf,
     running: watch::Sender<HashMap<SessionId, (TurnId, Cancel)>>,
     closing: watch::Sender<Closing>,
@@ -213,6 +215,8 @@ impl Engine {
             .map_err(|e| OpenError::Gateway(e.to_string()))?
             .held_by(harness.clone());
         let health = Arc::new(Health::new(clock.wall()));
+        let wakes = Wakes::new(Arc::clone(&clock)).counted_by(Arc::clone(&health));
+        let gateway = gateway.woken_by(wakes.clone());
         let log_clock = Arc::clone(&clock);
         let log_dir = data_dir.clone();
         let log_harness = harness.clone();
@@ -233,21 +237,27 @@ impl Engine {
             .await
             .map_err(|e| OpenError::Thread(std::io::Error::other(e.to_string())))??;
         tracing::info!(%boot, log = %log.id(), "engine open");
+        let tracker = TaskTracker::new();
         let shared = Arc::new(Shared {
-            shelf: Shelf::new(log.clone()),
+            shelf: Shelf::new(log.clone(), tracker.clone()),
             statuses: Arc::new(StatusBoard::new(Arc::clone(&clock))),
             log,
             clock,
             gateway,
             limits,
             harness: harness.clone(),
-            tracker: TaskTracker::new(),
+            tracker,
             health,
+            wakes,
             data_dir,
             running: watch::channel(HashMap::new()).0,
             closing: watch::channel(Closing::No).0,
             mint,
         });
+        let looking = shared.wakes.clone();
+        shared
+            .tracker
+            .spawn(looking.keep_looking(shared.closing.subscribe()));
         let epoch_base = if mutated!(harness, EpochFromOne) {
             1
         } else {
@@ -330,6 +340,7 @@ impl Engine {
             | Counted::Backstop
             | Counted::ToolPanicked
             | Counted::Compaction
+            | Counted::Slept
             | Counted::Gap
             | Counted::Reset
             | Counted::LostAnswer
@@ -760,6 +771,7 @@ impl Engine {
             | Op::RenameSession { session, .. }
             | Op::BinSession { session }
             | Op::UnbinSession { session }
+            | Op::NoteSeen { session, .. }
             | Op::ChooseModel { session, .. }
             | Op::AddSample { session } => {
                 if mutated!(self.shared().harness, CheckOutsideTx)
@@ -854,6 +866,7 @@ impl Engine {
             | Op::RenameSession { .. }
             | Op::BinSession { .. }
             | Op::UnbinSession { .. }
+            | Op::NoteSeen { .. }
             | Op::ChooseModel { .. }
             | Op::AddSample { .. } => {
                 return Err(ErrorReport::new(

@@ -11,6 +11,7 @@ mod peer;
 
 mod attempt;
 mod decoder;
+mod revival;
 
 mod anthropic;
 mod ollama;
@@ -48,7 +49,7 @@ use protocol::{
 use reqwest::Url;
 use tokio::sync::mpsc;
 
-use crate::{Harness, clock::Clock};
+use crate::{Harness, clock::Clock, wake::Wakes};
 
 pub use keys::{ApiKey, Keys, NoKeys};
 
@@ -93,6 +94,14 @@ impl Gateway {
             ways: Mutex::default(),
             harness: Harness::default(),
         })))
+    }
+
+    /// The same, told of the computer's sleeps.
+    pub(crate) fn woken_by(mut self, wakes: Wakes) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.dialer.wakes = wakes;
+        }
+        self
     }
 
     /// The same, in the hands of a test.

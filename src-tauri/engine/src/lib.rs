@@ -27,6 +27,7 @@ mod reader;
 mod refusal;
 mod shelf;
 mod status;
+mod wake;
 
 mod mint;
 

@@ -16,6 +16,7 @@ mod reader;
 mod recovery;
 mod room;
 mod salvage;
+mod shelf;
 mod soundness;
 mod storage_error;
 mod writer;
@@ -48,6 +49,7 @@ pub(crate) use reader::{PageLimit, Reads, Snapshot, TurnEvents};
 pub(crate) use recovery::ends_of_open_calls;
 pub(crate) use room::RoomWatch;
 pub use room::{FreeSpace, Room};
+pub(crate) use shelf::Shelving;
 pub use storage_error::{StorageError, Trouble};
 
 /// How many commits may wait for the writer. Full: whoever wants to commit waits, a turn stops reading its socket,
@@ -117,6 +119,8 @@ pub(crate) enum Derived {
         turn: TurnId,
         body: String,
     },
+    /// A step of the library's snapshot.
+    Shelf(Shelving),
     /// What is typed and not sent; empty removes it.
     Draft {
         session: Option<SessionId>,
@@ -243,6 +247,7 @@ impl Head {
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
+            | EventBody::SessionSeen { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
             | EventBody::SessionRestored { .. }
@@ -264,6 +269,7 @@ impl Head {
             | EventBody::StepEnded { .. }
             | EventBody::AttemptFailed { .. }
             | EventBody::HistoryCompacted { .. }
+            | EventBody::ComputerSlept { .. }
             | EventBody::Unsupported { .. } => {}
         }
     }

@@ -71,6 +71,12 @@ mutants! {
     GapByProgress,
     /// A server that says when to come again is asked after the usual wait.
     IgnoreRetryAfter,
+    /// Time counts by a clock that goes on while the computer sleeps.
+    WallClock,
+    /// A connection whose server is gone since the sleep is waited for as any other.
+    HalfOpenWaits,
+    /// A model that is silent after a sleep counts as gone, though its server answers.
+    SilenceIsDeath,
 
     // The end of a turn.
     /// A turn that the ceiling ended passes for a whole one.
@@ -179,6 +185,10 @@ mutants! {
     AnyEventIsStale,
     /// An edit takes the old message out, and leaves it to the window to say the new one.
     EditInTwoOps,
+    /// What was seen is noted again and again.
+    SeenAgain,
+    /// A turn that the user stopped is news to the user.
+    StoppedIsNews,
 
     // Attach and poll.
     /// A cursor of another log is taken for one of this.

@@ -48,7 +48,8 @@ impl Reader {
     /// # Errors
     /// [`ReadError`]
     pub fn library(&self) -> Result<LibraryPage, ReadError> {
-        let mut library = Library::empty(self.log);
+        let kept = self.reads.read_now(|log| log.shelf(self.log))?;
+        let mut library = kept.map_or_else(|| Library::empty(self.log), Library::from);
         let mut changes = Vec::new();
         loop {
             let after = library.cursor().count();

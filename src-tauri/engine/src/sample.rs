@@ -100,6 +100,7 @@ pub(crate) fn events(session: SessionId, boot: Boot, op: OpId) -> (SessionBodies
             session,
             turn,
             outcome: OutcomeKind::Completed,
+            unread: false,
         });
         item = item.next();
         turn = turn.next();

@@ -404,6 +404,7 @@ impl Session {
             session: self.id,
             turn,
             outcome: kind,
+            unread: is_news(kind) || mutated!(self.shared.harness, StoppedIsNews),
         }];
         let written = Written {
             bodies,
@@ -516,6 +517,14 @@ impl Session {
                 tracing::warn!(session = %id, %turn, %error, "no view of the turn was kept");
             }
         });
+    }
+}
+
+/// Whether somebody should come and see how a turn ended. Whoever stopped it knows.
+const fn is_news(outcome: OutcomeKind) -> bool {
+    match outcome {
+        OutcomeKind::Completed | OutcomeKind::Failed | OutcomeKind::Interrupted => true,
+        OutcomeKind::Cancelled => false,
     }
 }
 

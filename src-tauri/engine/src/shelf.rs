@@ -1,28 +1,70 @@
 //! The library, folded: which sessions and providers exist, as the engine itself needs to know it.
 //!
-//! A cache: brought up to date from the log whenever it is asked, so nothing has to tell it of changes.
+//! A cache: brought up to date from the log whenever it is asked, so nothing has to tell it of changes. It begins with
+//! the snapshot that an earlier run kept, so that a start does not grow with what has ever been written.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Weak},
+};
 
 use protocol::{
     LibraryPage, ModelRef, Provider, ProviderId, Salvage, SessionId, SessionSummary, StreamId,
     TimeLimits,
 };
 use tokio::sync::Mutex;
-use transcript::{Follow, Library};
+use tokio_util::task::TaskTracker;
+use transcript::{Follow, Library, LibraryChange};
 
-use crate::log::{EventLog, ReadError};
+use crate::log::{Commit, CommitError, Derived, Durability, EventLog, ReadError, Shelving};
 
 /// Events read in one go while catching up.
 const CATCH_UP_BYTES: usize = 4 * 1024 * 1024;
 
+/// How many events a snapshot may be behind: read and folded within a few milliseconds.
+const KEEP_EVERY: u64 = 256;
+
+/// Sessions written in one commit: bounds how long the writer is kept from what a reader waits for.
+const KEPT_AT_ONCE: usize = 1_000;
+
 pub(crate) struct Shelf {
     log: EventLog,
-    library: Mutex<Library>,
+    known: Arc<Mutex<Known>>,
+    tracker: TaskTracker,
+}
+
+struct Known {
+    library: Library,
+    snapshot: Snapshot,
+    /// Sessions that changed since the snapshot was written.
+    changed: BTreeSet<SessionId>,
+}
+
+/// What the database holds of the library besides its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Snapshot {
+    /// Nobody has looked yet.
+    Unread,
+    /// Nothing that holds.
+    None,
+    /// One as of this many events.
+    Kept(u64),
+    /// One is being written.
+    Writing,
 }
 
 impl Shelf {
-    pub(crate) fn new(log: EventLog) -> Self {
-        let library = Mutex::new(Library::empty(log.id()));
-        Self { log, library }
+    pub(crate) fn new(log: EventLog, tracker: TaskTracker) -> Self {
+        let known = Known {
+            library: Library::empty(log.id()),
+            snapshot: Snapshot::Unread,
+            changed: BTreeSet::new(),
+        };
+        Self {
+            log,
+            known: Arc::new(Mutex::new(known)),
+            tracker,
+        }
     }
 
     /// All of it, up to date.
@@ -74,21 +116,103 @@ impl Shelf {
     }
 
     async fn with<T>(&self, look: impl FnOnce(&Library) -> T) -> Result<T, ReadError> {
-        let mut library = self.library.lock().await;
+        let mut known = self.known.lock().await;
+        if known.snapshot == Snapshot::Unread {
+            let id = self.log.id();
+            let kept = self.log.reads().read(move |log| log.shelf(id)).await?;
+            known.snapshot = match kept {
+                Some(page) => {
+                    let count = page.as_of.count();
+                    known.library = Library::from(page);
+                    Snapshot::Kept(count)
+                }
+                None => Snapshot::None,
+            };
+        }
         loop {
-            let after = library.cursor().count();
+            let after = known.library.cursor().count();
             let events = self
                 .log
                 .reads()
                 .read(move |log| log.events_after(StreamId::Library, after, CATCH_UP_BYTES))
                 .await?;
             if events.is_empty() {
-                return Ok(look(&library));
+                break;
             }
             let mut changes = Vec::new();
             for event in &events {
-                library.apply(event, &mut changes);
+                known.library.apply(event, &mut changes);
             }
+            known.changed.extend(changes.iter().filter_map(session_of));
         }
+        self.keep(&mut known);
+        Ok(look(&known.library))
+    }
+
+    /// Has a snapshot written if the last one is far behind.
+    fn keep(&self, known: &mut Known) {
+        let count = known.library.cursor().count();
+        let kept = match known.snapshot {
+            Snapshot::Kept(kept) => kept,
+            Snapshot::None => 0,
+            Snapshot::Unread | Snapshot::Writing => return,
+        };
+        if count.saturating_sub(kept) < KEEP_EVERY {
+            return;
+        }
+        let page = known.library.to_page();
+        let mut steps = vec![Shelving::Begin];
+        let mut sessions = page.sessions.clone();
+        if known.snapshot == Snapshot::None {
+            steps.push(Shelving::Clear);
+        } else {
+            sessions.retain(|summary| known.changed.contains(&summary.session));
+        }
+        steps.extend(sessions.into_iter().map(Shelving::Session));
+        steps.push(Shelving::Done {
+            sessions: page.sessions.len() as u64,
+            page,
+        });
+        known.snapshot = Snapshot::Writing;
+        known.changed.clear();
+        // Weak: an engine that is gone needs no snapshot.
+        let (log, held) = (self.log.clone(), Arc::downgrade(&self.known));
+        self.tracker.spawn(async move {
+            let written = write(&log, steps).await;
+            let snapshot = match written {
+                Ok(()) => Snapshot::Kept(count),
+                Err(error) => {
+                    // The events say the same; the next one begins from nothing.
+                    tracing::warn!(%error, "no snapshot of the library was kept");
+                    Snapshot::None
+                }
+            };
+            note(&held, snapshot).await;
+        });
+    }
+}
+
+async fn note(held: &Weak<Mutex<Known>>, snapshot: Snapshot) {
+    if let Some(known) = held.upgrade() {
+        known.lock().await.snapshot = snapshot;
+    }
+}
+
+async fn write(log: &EventLog, steps: Vec<Shelving>) -> Result<(), CommitError> {
+    let mut steps = steps.into_iter().map(Derived::Shelf).peekable();
+    while steps.peek().is_some() {
+        let commit = Commit {
+            derived: steps.by_ref().take(KEPT_AT_ONCE).collect(),
+            ..Commit::default()
+        };
+        log.commit(commit, Durability::Process).await?;
+    }
+    Ok(())
+}
+
+const fn session_of(change: &LibraryChange) -> Option<SessionId> {
+    match change {
+        LibraryChange::Sessions(session) => Some(*session),
+        LibraryChange::Providers | LibraryChange::LastModel | LibraryChange::Settings => None,
     }
 }

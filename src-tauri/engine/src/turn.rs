@@ -17,7 +17,7 @@ use std::{collections::HashMap, convert::Infallible, path::PathBuf, sync::Arc, t
 
 use protocol::{
     Dialect, EventBody, Failure, FailureCode, FinishReason, ItemId, ModelRef, Part, Phase,
-    Provider, SessionId, TimeLimits, TurnId, TurnOutcome, TurnView,
+    Provider, SessionId, Slept, TimeLimits, TurnId, TurnOutcome, TurnView,
 };
 use tokio::{
     sync::{Mutex, mpsc, watch},
@@ -40,6 +40,7 @@ use crate::{
     session::{NotRecorded, Recorder},
     status::PhaseSetter,
     tools::{Prepared, ToolResult, Toolbox},
+    wake::Woken,
 };
 
 pub(crate) use answers::{Answered, Answers, AnswersIn, channel as answers_channel};
@@ -79,6 +80,7 @@ pub(crate) struct TurnCx {
     pub(crate) cancelled: Cancelled,
     pub(crate) phase: PhaseSetter,
     pub(crate) tracker: TaskTracker,
+    pub(crate) woken: Woken,
     pub(crate) jitter: u64,
     pub(crate) health: Arc<Health>,
     pub(crate) harness: Harness,
@@ -227,7 +229,15 @@ enum Work {
     None,
     Attempt(Attempt),
     Summary(Attempt, Box<Summing>),
-    Wait(Sleep),
+    Wait(Box<Wait>),
+}
+
+/// The wait before the next attempt.
+struct Wait {
+    sleep: Sleep,
+    until: Duration,
+    attempt: u32,
+    failure: Failure,
 }
 
 /// A summary that is being written.
@@ -602,16 +612,28 @@ impl Driver {
     }
 
     fn wait(&mut self, ms: u64, attempt: u32, failure: Failure) {
-        let until = protocol::Timestamp::from_millis(
-            self.cx.clock.wall().millis().saturating_add_unsigned(ms),
-        );
-        self.cx.phase.set(Phase::Retrying {
+        let until = self.cx.clock.monotonic() + Duration::from_millis(ms);
+        let wait = Wait {
+            sleep: self.cx.clock.sleep_until(until),
             until,
             attempt,
-            of: machine::ATTEMPTS_MAX,
             failure,
+        };
+        self.tell_of(&wait);
+        self.work = Work::Wait(Box::new(wait));
+    }
+
+    fn tell_of(&self, wait: &Wait) {
+        let clock = self.cx.clock.as_ref();
+        let left = wait.until.saturating_sub(clock.monotonic());
+        let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        let until = clock.wall().millis().saturating_add_unsigned(left_ms);
+        self.cx.phase.set(Phase::Retrying {
+            until: protocol::Timestamp::from_millis(until),
+            attempt: wait.attempt,
+            of: machine::ATTEMPTS_MAX,
+            failure: wait.failure.clone(),
         });
-        self.work = Work::Wait(self.cx.clock.sleep(Duration::from_millis(ms)));
     }
 
     async fn stop_work(&mut self) {
@@ -641,7 +663,7 @@ impl Driver {
                 Work::Attempt(attempt) | Work::Summary(attempt, _) => {
                     (Some(&mut attempt.events), None)
                 }
-                Work::Wait(sleep) => (None, Some(sleep)),
+                Work::Wait(wait) => (None, Some(&mut wait.sleep)),
             };
             // Nothing in here writes or ends anything: it only says what happened first.
             let news = tokio::select! {
@@ -649,6 +671,8 @@ impl Driver {
                 cause = self.cx.cancelled.fired() => News::Cancelled(cause),
                 () = self.ceiling.reached() => News::Ceiling,
                 answer = self.cx.answers.next() => News::Answered(answer),
+                // Before what the sleep did to the attempt.
+                slept = self.cx.woken.next() => News::Woke(slept),
                 event = recv(events.as_mut()) => News::Attempt(event),
                 () = ready(wait) => News::WaitOver,
                 Some(ended) = self.tools.join_next_with_id() => News::Tool(ended),
@@ -690,6 +714,15 @@ impl Driver {
                     // `Toolbox::run` catches a tool's panic; this is the runtime going away.
                     tracing::error!(%error, "a tool's task was lost");
                     return vec![Input::Cancelled(Cause::StorageFailed)];
+                }
+                News::Woke(slept) => {
+                    self.text.drain_into(&mut self.batch);
+                    self.batch.push(EventBody::ComputerSlept { slept });
+                    if let Work::Wait(wait) = &self.work {
+                        // It goes on with what was left of it.
+                        self.tell_of(wait);
+                    }
+                    return Vec::new();
                 }
                 News::FlushDue => {
                     self.text.drain_into(&mut self.batch);
@@ -878,6 +911,7 @@ enum News {
     Attempt(Option<ModelEvent>),
     WaitOver,
     Answered(Answered),
+    Woke(Slept),
     Tool(Result<(tokio::task::Id, (ItemId, Done)), tokio::task::JoinError>),
     FlushDue,
 }

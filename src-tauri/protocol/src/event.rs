@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Boot, Effect, Failure, FinishReason, Intent, ItemId, OpId, Provider, ProviderId, Resolution,
-    Salvage, Seq, SessionId, TimeLimits, Timestamp, Timings, ToolOutcome, TurnId, TurnOutcome,
-    Usage,
+    Salvage, Seq, SessionId, Slept, TimeLimits, Timestamp, Timings, ToolOutcome, TurnId,
+    TurnOutcome, Usage,
 };
 
 /// One committed event of a stream.
@@ -142,8 +142,16 @@ event_bodies! {
     SessionTitled { session: SessionId, title: String }
     /// A turn runs in a session.
     SessionTurnStarted { session: SessionId, turn: TurnId, model: ModelRef }
-    /// A session's turn ended.
-    SessionTurnEnded { session: SessionId, turn: TurnId, outcome: OutcomeKind }
+    /// A session's turn ended. With `unread` that is news, until a [`EventBody::SessionSeen`] says that somebody saw it.
+    SessionTurnEnded {
+        session: SessionId,
+        turn: TurnId,
+        outcome: OutcomeKind,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unread: bool,
+    }
+    /// The user has seen the end of this turn, and of all before it.
+    SessionSeen { session: SessionId, turn: TurnId }
     /// A session's turn waits for the user's word.
     SessionAsked { session: SessionId, turn: TurnId }
     /// It waits no more: somebody answered, or the question expired.
@@ -260,6 +268,8 @@ event_bodies! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         set_aside: Vec<ItemId>,
     }
+    /// The computer slept while the turn ran; none of that time counts against the turn's limits.
+    ComputerSlept { slept: Slept }
     /// The terminal event: exactly one per turn, nothing of that turn after it.
     TurnEnded { outcome: TurnOutcome }
     /// The turn `from` and all later ones are no longer part of the conversation; nothing is deleted.
@@ -289,6 +299,7 @@ impl EventBody {
             | Self::SessionTitled { .. }
             | Self::SessionTurnStarted { .. }
             | Self::SessionTurnEnded { .. }
+            | Self::SessionSeen { .. }
             | Self::SessionAsked { .. }
             | Self::SessionAnswered { .. }
             | Self::SessionRestored { .. }
@@ -308,6 +319,7 @@ impl EventBody {
             | Self::StepStarted { .. }
             | Self::StepEnded { .. }
             | Self::AttemptFailed { .. }
+            | Self::ComputerSlept { .. }
             | Self::TurnEnded { .. }
             | Self::HistoryRewound { .. }
             | Self::HistoryRestored { .. }
@@ -327,6 +339,7 @@ impl EventBody {
             | Self::SessionTitled { .. }
             | Self::SessionTurnStarted { .. }
             | Self::SessionTurnEnded { .. }
+            | Self::SessionSeen { .. }
             | Self::SessionAsked { .. }
             | Self::SessionAnswered { .. }
             | Self::SessionRestored { .. }
@@ -353,6 +366,7 @@ impl EventBody {
             | Self::ToolCallFinished { .. }
             | Self::StepEnded { .. }
             | Self::AttemptFailed { .. }
+            | Self::ComputerSlept { .. }
             | Self::HistoryCompacted { .. }
             | Self::Unsupported { .. } => false,
         }

@@ -49,6 +49,8 @@ pub enum Counted {
     Compaction,
     /// The disk was found to be filling up.
     LowRoom,
+    /// The computer slept while this ran.
+    Slept,
     /// A window attached again because it had missed something.
     Gap,
     /// A window attached again because the engine told it to begin anew.
@@ -75,6 +77,7 @@ impl Counted {
         Self::FailedRead,
         Self::Compaction,
         Self::LowRoom,
+        Self::Slept,
         Self::Gap,
         Self::Reset,
         Self::LostAnswer,
@@ -92,6 +95,7 @@ impl Counted {
             | Self::SlowWrite
             | Self::Compaction
             | Self::LowRoom
+            | Self::Slept
             | Self::Gap
             | Self::Reset
             | Self::LostAnswer => false,

@@ -62,6 +62,8 @@ pub enum Op {
     BinSession { session: SessionId },
     /// Take it out again.
     UnbinSession { session: SessionId },
+    /// The user has seen the end of this turn. Answered without an event when that is no news.
+    NoteSeen { session: SessionId, turn: TurnId },
     /// The session's next turns use this model.
     ChooseModel { session: SessionId, model: ModelRef },
     /// Tools of the session's next turns see the files below this folder; absent: none.
@@ -99,6 +101,7 @@ impl Op {
             | Self::RenameSession { session, .. }
             | Self::BinSession { session }
             | Self::UnbinSession { session }
+            | Self::NoteSeen { session, .. }
             | Self::ChooseModel { session, .. }
             | Self::AddSample { session } => Some(*session),
             Self::ChangeTimeLimits { .. }

@@ -22,12 +22,24 @@ pub struct TurnView {
     /// Its steps, one entry per request to a provider.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<AttemptView>,
+    /// When the computer slept while it ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slept: Vec<Slept>,
     /// How it ended; absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<TurnOutcome>,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
+}
+
+/// A time in which the computer slept, by the wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slept {
+    /// About when it fell asleep.
+    pub from: Timestamp,
+    /// When it was found awake.
+    pub to: Timestamp,
 }
 
 /// One thing the reader sees.
@@ -221,6 +233,9 @@ pub struct SessionSummary {
     pub active_at: Timestamp,
     /// What its last turn is doing or how it ended.
     pub state: SessionState,
+    /// The newest turn whose end is news: nobody has seen it yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<TurnId>,
     /// Whether it is in the bin.
     pub place: Place,
 }

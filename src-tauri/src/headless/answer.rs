@@ -10,7 +10,7 @@ use std::{
 
 use protocol::{
     AttemptState, Event, EventBody, Failure, ItemBody, ItemId, ModelRef, Part, Phase, Resolution,
-    ToolState, TranscriptPage, TurnId, TurnOutcome,
+    Timestamp, ToolState, TranscriptPage, TurnId, TurnOutcome,
 };
 
 use crate::arguments::Talk;
@@ -46,6 +46,8 @@ pub(super) struct Answer {
     told: HashSet<ItemId>,
     /// Step and attempt of the failures that were told.
     failures: HashSet<(u32, u32)>,
+    /// When the computer woke, of the times that were told.
+    naps: HashSet<Timestamp>,
     /// Questions without an answer in the log, in the order they were asked.
     pub(super) questions: Vec<Question>,
     /// Questions that were answered from here.
@@ -68,6 +70,7 @@ impl Answer {
             calls: HashMap::new(),
             told: HashSet::new(),
             failures: HashSet::new(),
+            naps: HashSet::new(),
             questions: Vec::new(),
             answered: HashSet::new(),
             printing: Printing::Goes,
@@ -152,10 +155,16 @@ impl Answer {
                     self.aside(words::compacted(set_aside.len())).await;
                 }
             }
+            EventBody::ComputerSlept { slept } => {
+                if self.naps.insert(slept.to) {
+                    self.aside(words::slept(slept)).await;
+                }
+            }
             EventBody::SessionListed { .. }
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
+            | EventBody::SessionSeen { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
             | EventBody::SessionRestored { .. }
@@ -202,6 +211,11 @@ impl Answer {
                         .await;
                 }
                 AttemptState::Open | AttemptState::Ended { .. } => {}
+            }
+        }
+        for slept in &turn.slept {
+            if self.naps.insert(slept.to) {
+                self.aside(words::slept(slept)).await;
             }
         }
         for item in &turn.items {
@@ -466,6 +480,7 @@ mod tests {
                 items: items.collect(),
                 attempts: vec![],
                 outcome: None,
+                slept: Vec::new(),
                 ended_at: None,
             }],
             more_before: false,

@@ -323,6 +323,11 @@ impl Conversation {
             .followed(page, session, &mut place, &mut answer, &mut asker)
             .await?;
         answer.end_line().await;
+        if answer.printing == Printing::Goes {
+            let seen = Op::NoteSeen { session, turn };
+            // The answer is out either way; where it cannot be noted, a window marks it as new.
+            let _ = engine.submit(engine.mint_op(), seen).await;
+        }
         Ok(match (self.ended(&outcome), answer.printing) {
             (Exit::Done, Printing::Failed) => Exit::Failed,
             (exit, Printing::Goes | Printing::Unheard | Printing::Failed) => exit,

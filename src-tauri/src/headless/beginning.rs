@@ -215,6 +215,7 @@ mod tests {
             items,
             attempts: vec![],
             outcome: Some(outcome),
+            slept: Vec::new(),
             ended_at: None,
         }
     }

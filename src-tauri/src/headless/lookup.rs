@@ -69,6 +69,7 @@ mod tests {
             created_at: Timestamp::from_millis(0),
             active_at: Timestamp::from_millis(active_at),
             state: SessionState::Empty,
+            unread: None,
             place,
         }
     }

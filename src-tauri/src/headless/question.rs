@@ -390,6 +390,7 @@ mod tests {
             ],
             attempts: vec![],
             outcome: None,
+            slept: Vec::new(),
             ended_at: None,
         };
         let open = Question::open_in(&turn);

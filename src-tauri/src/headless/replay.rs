@@ -344,10 +344,12 @@ async fn tell(event: &Event, answer: &mut Answer) {
         | EventBody::StepStarted { .. }
         | EventBody::ToolCallStarted { .. }
         | EventBody::StepEnded { .. }
+        | EventBody::ComputerSlept { .. }
         | EventBody::SessionListed { .. }
         | EventBody::SessionTitled { .. }
         | EventBody::SessionTurnStarted { .. }
         | EventBody::SessionTurnEnded { .. }
+        | EventBody::SessionSeen { .. }
         | EventBody::SessionAsked { .. }
         | EventBody::SessionAnswered { .. }
         | EventBody::SessionBinned { .. }

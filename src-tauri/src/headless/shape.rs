@@ -19,6 +19,8 @@ pub(super) struct Listed<'a> {
     active_at: Timestamp,
     origin: Origin,
     #[serde(skip_serializing_if = "is_false")]
+    unread: bool,
+    #[serde(skip_serializing_if = "is_false")]
     bin: bool,
 }
 
@@ -31,6 +33,7 @@ impl<'a> From<&'a SessionSummary> for Listed<'a> {
             created_at: session.created_at,
             active_at: session.active_at,
             origin: session.origin,
+            unread: session.unread.is_some(),
             bin: match session.place {
                 Place::Shelf => false,
                 Place::Bin => true,
@@ -58,6 +61,8 @@ struct ShownTurn<'a> {
     model: &'a ModelRef,
     started_at: Timestamp,
     ended_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    slept: &'a [protocol::Slept],
     items: Vec<ShownItem<'a>>,
     attempts: &'a [protocol::AttemptView],
     outcome: Option<&'a protocol::TurnOutcome>,
@@ -71,6 +76,7 @@ impl<'a> From<&'a TurnView> for ShownTurn<'a> {
             model: &turn.model,
             started_at: turn.started_at,
             ended_at: turn.ended_at,
+            slept: &turn.slept,
             items: turn.items.iter().map(ShownItem::from).collect(),
             attempts: &turn.attempts,
             outcome: turn.outcome.as_ref(),
@@ -197,6 +203,7 @@ mod tests {
             state: SessionState::Ended {
                 outcome: OutcomeKind::Interrupted,
             },
+            unread: None,
             place: Place::Shelf,
         };
         let id = "00000000000000000000000000000001";
@@ -257,6 +264,7 @@ mod tests {
                 outcome: Some(TurnOutcome::Interrupted {
                     why: InterruptedWhy::Crash,
                 }),
+                slept: Vec::new(),
                 ended_at: Some(at),
             }],
             more_before: false,

@@ -161,12 +161,13 @@ fn json(value: &impl Serialize) -> serde_json::Result<String> {
 
 fn line_of(session: &protocol::SessionSummary) -> String {
     let id = session.session.to_string();
-    let bin = match session.place {
+    let note = match session.place {
+        Place::Shelf if session.unread.is_some() => "  (not seen yet)",
         Place::Shelf => "",
         Place::Bin => "  (in the bin)",
     };
     format!(
-        "{}  {}  {:<11}  {}{bin}\n",
+        "{}  {}  {:<11}  {}{note}\n",
         id.get(..8).unwrap_or(&id),
         words::time(session.active_at),
         words::state(session.state),
@@ -185,6 +186,9 @@ fn transcript(page: &TranscriptPage) -> String {
         text.push('\n');
         for item in &turn.items {
             paragraph(&mut text, turn, item);
+        }
+        for slept in &turn.slept {
+            text.push_str(&format!("-- {}\n", words::slept(slept)));
         }
         if let Some(words) = turn.outcome.as_ref().and_then(words::outcome) {
             text.push_str(&format!("-- {words}\n"));
@@ -343,6 +347,7 @@ mod tests {
                 outcome: Some(TurnOutcome::Interrupted {
                     why: InterruptedWhy::Crash,
                 }),
+                slept: Vec::new(),
                 ended_at: None,
             }],
             more_before: false,

@@ -2,7 +2,7 @@
 
 use protocol::{
     CancelledBy, Civil, Effect, Failure, InterruptedWhy, ModelRef, OutcomeKind, Phase,
-    SessionState, StopReason, Timestamp, ToolOutcome, TurnOutcome,
+    SessionState, Slept, StopReason, Timestamp, ToolOutcome, TurnOutcome,
 };
 
 use super::question::harmless_line;
@@ -50,6 +50,17 @@ pub(super) fn attempt_failed(
         (None, Some(ms)) => Some(format!("{what}; trying again in {}", duration(ms))),
         (None, None) => None,
     }
+}
+
+/// The computer slept while the turn ran.
+pub(super) fn slept(slept: &Slept) -> String {
+    let ms = slept.to.millis_since(slept.from);
+    let minutes = ms / 60_000;
+    let time = match minutes {
+        0..60 => duration(ms),
+        _ => format!("{} h {} min", minutes / 60, minutes % 60),
+    };
+    format!("the computer slept for {time} meanwhile")
 }
 
 /// A call, briefly.

@@ -293,6 +293,7 @@ mod tests {
                 created_at: at,
                 active_at: at,
                 state: *state,
+                unread: None,
                 place: Place::Shelf,
             }
         });
@@ -406,6 +407,7 @@ mod tests {
             started_at: at,
             items: items.collect(),
             attempts: Vec::new(),
+            slept: Vec::new(),
             outcome: Some(outcome),
             ended_at: Some(at),
         }

@@ -71,6 +71,7 @@ fn told(body: &EventBody) -> Told {
             session,
             turn,
             outcome,
+            ..
         } => Told::End(*session, *turn, *outcome),
         EventBody::SessionAsked { session, .. } => Told::Question(*session),
         EventBody::SessionTurnStarted { .. }
@@ -78,6 +79,8 @@ fn told(body: &EventBody) -> Told {
         | EventBody::SessionRestored { .. }
         | EventBody::SessionTitled { .. } => Told::Change,
         EventBody::SessionListed { .. }
+        | EventBody::SessionSeen { .. }
+        | EventBody::ComputerSlept { .. }
         | EventBody::SessionBinned { .. }
         | EventBody::SessionUnbinned { .. }
         | EventBody::ProviderAdded { .. }
@@ -249,6 +252,7 @@ mod tests {
             session,
             turn,
             outcome,
+            unread: true,
         };
         assert_eq!(told(&ended), Told::End(session, turn, outcome));
         let asked = EventBody::SessionAsked { session, turn };

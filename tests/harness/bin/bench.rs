@@ -1,5 +1,5 @@
 //! What things cost, printed: a text event in a new and in a long session, opening a long session, bytes written per
-//! byte of answer. Tests count, benchmarks time; this one is run by hand: `cargo run --release -p tests --bin bench`.
+//! byte of answer, a start with a long library. Tests count, benchmarks time; this one is run by hand: `cargo run --release -p tests --bin bench`.
 
 #![allow(
     clippy::expect_used,
@@ -39,6 +39,9 @@ fn main() {
         }
         for (bytes, name) in [(6_000, "6 kB"), (200_000, "200 kB")] {
             bytes_written(bytes, name).await;
+        }
+        for sessions in [1_000, 100_000] {
+            library(sessions).await;
         }
     });
 }
@@ -157,4 +160,30 @@ async fn bytes_written(bytes: usize, name: &str) {
         counters.syncs,
         wal.map_or(0, |file| file.len()) as f64 / bytes as f64,
     );
+}
+
+/// A start with a long library: from its events, as after an upgrade, and from its snapshot.
+async fn library(sessions: u64) {
+    let server = ModelServer::start(Dialect::Ollama);
+    let mut world = World::without_engine();
+    world.open().await;
+    world.quit().await;
+    let events = seeded::add_sessions(world.data_dir(), &server.model(), sessions, 3);
+    for from in ["events", "snapshot"] {
+        let began = Instant::now();
+        world.open().await;
+        let opened = began.elapsed();
+        let listed = world.line.library().await.expect("a library");
+        println!(
+            "{sessions:>6} sessions, {events} events of the library: engine open {opened:?}, listed after {:?}, from its {from}",
+            began.elapsed()
+        );
+        assert_eq!(listed.sessions.len() as u64, sessions);
+        let began = Instant::now();
+        while !seeded::has_snapshot(world.data_dir()) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        println!("        its snapshot is there {:?} later", began.elapsed());
+        world.quit().await;
+    }
 }

@@ -5,6 +5,7 @@ mod changing;
 mod clicking;
 mod damaged;
 mod keeping;
+mod sleeping;
 mod telling;
 
 use std::{path::Path, time::Duration};
@@ -69,6 +70,15 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::TotalTimeout => (story!(lively_and_long), "completed", "failed: IdleTimeout"),
         Mutant::GapFromHeaders => (story!(long_load), "completed", "failed: FirstTokenTimeout"),
         Mutant::IgnoreRetryAfter => (story!(asked_to_wait), "waits 30 s", "waits 1 s"),
+        Mutant::WallClock => (story!(sleeping::night), "completed", "failed: IdleTimeout"),
+        Mutant::HalfOpenWaits => {
+            let (green, red) = ("failed: StreamCut", "failed: IdleTimeout");
+            (story!(sleeping::nobody_answers), green, red)
+        }
+        Mutant::SilenceIsDeath => {
+            let red = "failed: StreamCut";
+            (story!(sleeping::thinks_on), "completed", red)
+        }
         Mutant::OutcomeByErrorType => (story!(ceiling), "failed: TurnTimeout", "completed"),
         Mutant::ShutdownIsFailure => {
             let red = "failed: ProviderError ends1";
@@ -169,6 +179,8 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::AnyEventIsStale => (story!(clicking::after_a_title), "refused0", "refused1"),
         Mutant::EditInTwoOps => (story!(clicking::and_gone), "turns1", "turns0"),
         Mutant::NoTurnActive => (story!(send_while_running), "TurnActive", "Other"),
+        Mutant::SeenAgain => (story!(seen_twice), "notes1", "notes2"),
+        Mutant::StoppedIsNews => (story!(stopped_by_hand), "read", "unread"),
         Mutant::SkipLogId => (story!(foreign_cursor), "Reset(ForeignLog)", "Resume"),
         Mutant::ClampCursor => (story!(cursor_ahead), "Reset(AheadOfHead)", "Resume"),
         Mutant::CheckThenPark => (story!(wakeup), "answered", "parked1"),
@@ -962,4 +974,31 @@ async fn hello_again(mutant: Option<Mutant>) -> String {
     let old = world.page().await;
     let _new = old.reload().await;
     said(refusal(world.line.hello("main", old.id()).await), "welcome")
+}
+
+async fn seen_twice(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::whole(DIALECT, "Here."));
+    let (session, window) = begin(&world, &server).await;
+    end_of(&window).await;
+    let turn = TurnId::FIRST;
+    for _ in 0..2 {
+        let seen = world.submit(Op::NoteSeen { session, turn }).await;
+        seen.expect("noted");
+    }
+    let events = world.reader().events(StreamId::Library, None, usize::MAX);
+    let is_note = |body: &EventBody| matches!(body, EventBody::SessionSeen { .. });
+    format!("notes{}", count(&events.expect("it can be read"), is_note))
+}
+
+async fn stopped_by_hand(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::new(DIALECT).says("On and on").goes_silent());
+    let (session, window) = begin(&world, &server).await;
+    window.sees("On and on").await;
+    world.stop(session, TurnId::FIRST).await;
+    end_of(&window).await;
+    let library = world.reader().library().expect("it can be read");
+    let unread = library.sessions.iter().any(|s| s.unread.is_some());
+    if unread { "unread" } else { "read" }.to_owned()
 }

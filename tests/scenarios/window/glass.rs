@@ -62,6 +62,13 @@ impl Steps {
     }
 }
 
+/// Whether words of a mark are waited for, or their end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    There,
+    Gone,
+}
+
 /// One open window.
 pub(crate) struct Window {
     client: Client,
@@ -166,6 +173,18 @@ impl Window {
         let path = format!("//*[@data-testid='{testid}'][contains(normalize-space(.), '{text}')]");
         self.wait_for_path(&path, &format!("{text:?} in {testid}"))
             .await
+    }
+
+    /// Waits until an element that contains a text contains another one as well, or no more.
+    pub(super) async fn wait_for_mark(&self, testid: &str, text: &str, mark: &str, is: Mark) {
+        let says = |text: &str| format!("contains(normalize-space(.), '{text}')");
+        let (text, mark) = (says(text), says(mark));
+        let marked = match is {
+            Mark::There => mark,
+            Mark::Gone => format!("not({mark})"),
+        };
+        let path = format!("//*[@data-testid='{testid}'][{text}][{marked}]");
+        self.wait_for_path(&path, &path).await;
     }
 
     /// Waits until an element has the focus.

@@ -77,6 +77,7 @@ impl Sending {
             | Op::RenameSession { .. }
             | Op::BinSession { .. }
             | Op::UnbinSession { .. }
+            | Op::NoteSeen { .. }
             | Op::ChooseModel { .. }
             | Op::AddProvider { .. }
             | Op::ChangeProvider { .. }

@@ -110,7 +110,8 @@ fn SessionEntry(row: SessionRow) -> impl IntoView {
     let desk = use_desk();
     let SessionRow { session, summary } = row;
     let title = Memo::new(move |_| summary.with(|s| s.title.clone()));
-    let state = Memo::new(move |_| summary.with(|s| s.state));
+    let state = Memo::new(move |_| summary.with(|s| (s.state, s.unread.is_some())));
+    let is_unread = Memo::new(move |_| state.with(|(state, unread)| *unread && has_ended(*state)));
     let is_open = Memo::new(move |_| {
         desk.session.get() == Some(session) && desk.screen.get() == Screen::Chat
     });
@@ -118,7 +119,12 @@ fn SessionEntry(row: SessionRow) -> impl IntoView {
     let menu_open = Memo::new(move |_| desk.overlay.get() == Some(menu));
     let renaming = Memo::new(move |_| desk.renaming.get() == Some(session));
     view! {
-        <li class="session" class:is-open=is_open class:has-menu=menu_open>
+        <li
+            class="session"
+            class:is-open=is_open
+            class:is-unread=is_unread
+            class:has-menu=menu_open
+        >
             {move || {
                 if renaming.get() {
                     view! { <TitleField session title=title.get_untracked() /> }.into_any()
@@ -146,17 +152,21 @@ fn SessionEntry(row: SessionRow) -> impl IntoView {
                                 {move || shown_title(&title.get())}
                             </span>
                             {move || {
-                                // The one state that needs the reader is said, not only marked.
-                                is_asking(state.get())
-                                    .then(|| {
+                                // What needs the reader is said, not only marked.
+                                let (state, unread) = state.get();
+                                said(state, unread)
+                                    .map(|(class, words)| {
                                         view! {
-                                            <span class="session-asks" aria-hidden="true">
-                                                "waits for you"
+                                            <span class=class aria-hidden="true">
+                                                {words}
                                             </span>
                                         }
                                     })
                             }}
-                            {move || state_mark(state.get())}
+                            {move || {
+                                let (state, unread) = state.get();
+                                state_mark(state, unread)
+                            }}
                         </button>
                         <button
                             type="button"
@@ -310,27 +320,42 @@ pub(crate) fn shown_title(title: &str) -> String {
     }
 }
 
-const fn is_asking(state: SessionState) -> bool {
+const fn has_ended(state: SessionState) -> bool {
     match state {
-        SessionState::Asking { .. } => true,
-        SessionState::Empty | SessionState::Running { .. } | SessionState::Ended { .. } => false,
+        SessionState::Ended { .. } => true,
+        SessionState::Empty | SessionState::Running { .. } | SessionState::Asking { .. } => false,
     }
 }
 
-/// A mark for the eye and words for the ear; a session that ended well has neither.
-fn state_mark(state: SessionState) -> impl IntoView {
-    let (class, words) = match state {
+/// The short word beside a title, and its class.
+const fn said(state: SessionState, unread: bool) -> Option<(&'static str, &'static str)> {
+    match (state, unread) {
+        (SessionState::Asking { .. }, _) => Some(("session-asks", "waits for you")),
+        (SessionState::Ended { outcome }, true) => match outcome {
+            OutcomeKind::Completed | OutcomeKind::Cancelled => Some(("session-news", "new")),
+            OutcomeKind::Failed => Some(("session-news is-failed", "failed")),
+            OutcomeKind::Interrupted => Some(("session-news", "interrupted")),
+        },
+        (SessionState::Empty | SessionState::Running { .. }, _)
+        | (SessionState::Ended { .. }, false) => None,
+    }
+}
+
+/// A mark for the eye and words for the ear; a session that ended well and was seen has neither.
+fn state_mark(state: SessionState, unread: bool) -> impl IntoView {
+    let words = words::session_state(state, unread)?;
+    let class = match state {
         SessionState::Empty => return None,
-        SessionState::Running { .. } => ("dot is-running", "answering"),
-        SessionState::Asking { .. } => ("dot is-asking", words::WAITING_FOR_YOU),
+        SessionState::Running { .. } => "dot is-running",
+        SessionState::Asking { .. } => "dot is-asking",
         SessionState::Ended { outcome } => match outcome {
-            OutcomeKind::Completed | OutcomeKind::Cancelled => return None,
-            OutcomeKind::Failed => ("dot is-failed", "failed"),
-            OutcomeKind::Interrupted => ("dot is-interrupted", "interrupted"),
+            OutcomeKind::Completed | OutcomeKind::Cancelled => "dot is-unread",
+            OutcomeKind::Failed => "dot is-failed",
+            OutcomeKind::Interrupted => "dot is-interrupted",
         },
     };
     Some(view! {
-        <span class=class title=words>
+        <span class=class class:is-seen=!unread title=words>
             <span class="offscreen">{format!(", {words}")}</span>
         </span>
     })

@@ -153,6 +153,18 @@ pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
     });
     on_cleanup(move || release.remove());
 
+    // What stands on the screen of a window that somebody looks at, down to its end, has been seen.
+    let seen = Memo::new(move |_| {
+        let unread = desk.library.unread(pane.session)?;
+        let shown = pane.last_ended()?;
+        (follows.get() && desk.looked_at.get() && shown >= unread).then_some(shown)
+    });
+    Effect::new(move |_| {
+        if let Some(turn) = seen.get() {
+            desk.note_seen(pane.session, turn, seen);
+        }
+    });
+
     // The end of a turn is spoken once, when it comes while somebody is here.
     let ended = RwSignal::new(String::new());
     Effect::new(move |before: Option<Option<TurnId>>| {

@@ -1,7 +1,7 @@
 //! A turn: what was said, what it is doing or how it ended, and what can be done about that.
 
 use leptos::{ev, html, prelude::*};
-use protocol::{AttemptState, CancelledBy, Op, ProviderId, Timestamp, TurnId, TurnOutcome};
+use protocol::{AttemptState, CancelledBy, Op, ProviderId, Slept, Timestamp, TurnId, TurnOutcome};
 use transcript::words::{self, Offer};
 
 use crate::{
@@ -67,9 +67,11 @@ fn TurnFoot(pane: Pane, cell: TurnCell, editing: RwSignal<bool>) -> impl IntoVie
     });
     // Whether it is asked if the turn shall run again although a tool of it may have had an effect.
     let wondering = RwSignal::new(false);
+    let slept = Memo::new(move |_| cell.head.with(|head| head.slept.clone()));
     let failovers = Memo::new(move |_| cell.head.with(|head| notices(head, Notices::Failovers)));
     view! {
         <footer class="turn-foot" class:is-last=is_last>
+            {move || slept_lines(&slept.get(), ipc::wall())}
             {move || {
                 if runs.get() {
                     view! {
@@ -468,6 +470,16 @@ fn notices(head: &TurnHead, wanted: Notices) -> Vec<String> {
     attempts
         .filter_map(|attempt| words::attempt(&attempt.state))
         .collect()
+}
+
+fn slept_lines(slept: &[Slept], now: Timestamp) -> impl IntoView + use<> {
+    let lines = slept.iter().map(|slept| {
+        let from = calendar::moment(slept.from, now);
+        let to = calendar::moment(slept.to, now);
+        let said = format!("The computer slept from {from} to {to}.");
+        view! { <p class="attempt hint" data-testid="slept">{said}</p> }
+    });
+    lines.collect_view()
 }
 
 fn attempt_lines(notices: Vec<String>) -> impl IntoView {

@@ -324,18 +324,22 @@ pub fn attempt(state: &AttemptState) -> Option<String> {
     }
 }
 
-/// What the session list says beside a title; empty when all is well.
-pub const fn session_state(state: SessionState) -> &'static str {
-    match state {
-        SessionState::Empty => "empty",
-        SessionState::Running { .. } => "running",
-        SessionState::Asking { .. } => WAITING_FOR_YOU,
-        SessionState::Ended { outcome } => match outcome {
-            OutcomeKind::Completed => "",
-            OutcomeKind::Failed => "failed",
-            OutcomeKind::Cancelled => "stopped",
-            OutcomeKind::Interrupted => "interrupted",
+/// What the session list says of a session; nothing when all is well and seen. `unread`: nobody has seen its end yet.
+pub const fn session_state(state: SessionState, unread: bool) -> Option<&'static str> {
+    match (state, unread) {
+        (SessionState::Empty, _) => None,
+        (SessionState::Running { .. }, _) => Some("answering"),
+        (SessionState::Asking { .. }, _) => Some(WAITING_FOR_YOU),
+        (SessionState::Ended { outcome }, false) => match outcome {
+            OutcomeKind::Completed | OutcomeKind::Cancelled => None,
+            OutcomeKind::Failed => Some("failed"),
+            OutcomeKind::Interrupted => Some("interrupted"),
         },
+        (SessionState::Ended { outcome }, true) => Some(match outcome {
+            OutcomeKind::Completed | OutcomeKind::Cancelled => "new answer",
+            OutcomeKind::Failed => "failed, not seen yet",
+            OutcomeKind::Interrupted => "interrupted, not seen yet",
+        }),
     }
 }
 

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use hyper_util::client::legacy::connect::HttpInfo;
 use protocol::{FinishReason, Part, Provider, Timings, Usage};
 use reqwest::Url;
 use tokio::sync::mpsc;
@@ -19,6 +20,7 @@ use super::{
     failure,
     fault::Fault,
     peer::Peer,
+    revival::Revival,
 };
 use crate::{Harness, gate::gate, mutant::mutated};
 
@@ -53,6 +55,7 @@ pub(super) async fn run(
     let (request, mut connected) = dialer.post(&url, body);
     let request = authorised(request, &peer)?;
 
+    let mut revival = Revival::new(dialer, &url, harness);
     let mut sending = Box::pin(request.send());
     let (mut told, mut stands) = (false, false);
     let mut late = clock.sleep(limits.connect);
@@ -69,7 +72,19 @@ pub(super) async fn run(
                     late = clock.sleep(limits.first_event);
                 }
             }
-            reply = &mut sending => break reply.map_err(|problem| failure::unsent(&peer, &problem))?,
+            reply = &mut sending => match reply {
+                Ok(response) => break response,
+                Err(problem) => {
+                    let slept = if stands { revival.broke() } else { None };
+                    return Err(match slept {
+                        Some(slept) => failure::did_not_survive(&peer, slept, Some(&problem)),
+                        None => failure::unsent(&peer, &problem),
+                    });
+                }
+            },
+            slept = revival.died(), if stands => {
+                return Err(failure::did_not_survive(&peer, slept, None));
+            }
             () = &mut late => {
                 return Err(if stands {
                     failure::no_first_event(&peer, limits.first_event)
@@ -95,12 +110,18 @@ pub(super) async fn run(
         return Err(refusal.error);
     }
 
+    revival.heard();
+    revival.local = response
+        .extensions()
+        .get::<HttpInfo>()
+        .map(|info| info.local_addr().ip());
     let mut decoder = Decoder::new(provider.dialect);
     let mut body = response.bytes_stream();
     let mut first_content = None;
     let mut rest_until = None;
     let mut broken = None;
     let mut silent = None;
+    let mut died = None;
     let mut spoke = false;
     let mut heard_at = clock.monotonic();
     loop {
@@ -133,6 +154,10 @@ pub(super) async fn run(
         let chunk = tokio::select! {
             biased;
             chunk = body.next() => chunk,
+            slept = revival.died() => {
+                died = Some(slept);
+                break;
+            }
             () = silence => {
                 silent = match decoder.wants() {
                     Wants::Rest | Wants::Nothing => None,
@@ -148,6 +173,7 @@ pub(super) async fn run(
         match chunk {
             Some(Ok(bytes)) => {
                 heard_at = clock.monotonic();
+                revival.heard();
                 gate!(harness, Decoding);
                 let bytes = if mutated!(harness, LinePerChunk) {
                     [&bytes, &b"\n"[..]].concat().into()
@@ -206,12 +232,15 @@ pub(super) async fn run(
                 first_content.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
             Ok(end)
         }
-        Err(Fault::Truncated) => Err(failure::cut(
-            &peer,
-            broken
+        Err(Fault::Truncated) => {
+            let why = broken
                 .as_ref()
-                .map(|problem| problem as &(dyn std::error::Error + 'static)),
-        )),
+                .map(|problem| problem as &(dyn std::error::Error + 'static));
+            Err(match died.or_else(|| revival.broke()) {
+                Some(slept) => failure::did_not_survive(&peer, slept, why),
+                None => failure::cut(&peer, why),
+            })
+        }
         Err(fault) => Err(failure::faulty(&peer, &fault)),
     }
 }

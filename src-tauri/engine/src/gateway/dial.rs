@@ -15,9 +15,9 @@ use reqwest::{
     },
     redirect::Policy,
 };
-use tokio::sync::oneshot;
+use tokio::{net::TcpStream, sync::oneshot};
 
-use crate::clock::Clock;
+use crate::{clock::Clock, wake::Wakes};
 
 use super::{
     AttemptError, GatewayError, anthropic,
@@ -31,8 +31,17 @@ use super::{
 const KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
 const VERSION_HEADER: HeaderName = HeaderName::from_static("anthropic-version");
 
-/// A sleeping machine or a pulled cable is noticed by the kernel even while a model takes minutes.
-const KEEPALIVE: Duration = Duration::from_secs(30);
+/// A server that forgot the connection, or a pulled cable, is noticed by the kernel even while a model takes minutes.
+/// Short, because a server that came back without it says so at the first question, also right after a sleep.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// Questions without any reply until the connection counts as dead: two minutes, since a network may be away for a
+/// moment, and an answer of half an hour must not be lost over that.
+const KEEPALIVE_RETRIES: u32 = 12;
+
+/// The same for bytes that we sent.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNACKNOWLEDGED: Duration = Duration::from_secs(130);
 
 /// Lists of models can be long; nothing else we ask for is.
 const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -50,6 +59,7 @@ pub(super) struct Dialer {
     /// For the internet: through the system's proxy, if there is one.
     far: Client,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) wakes: Wakes,
 }
 
 impl Dialer {
@@ -59,8 +69,41 @@ impl Dialer {
         Ok(Self {
             near: client(Client::builder().no_proxy())?,
             far: client(Client::builder())?,
+            wakes: Wakes::new(Arc::clone(&clock)),
             clock,
         })
+    }
+
+    /// Whether anybody answers at the address, on a connection made only to see that. A server near by is not even
+    /// asked anything: a busy one may serve one request at a time, and its kernel takes the connection all the same.
+    /// One on the internet is asked, for it may be reached through a proxy only; what it replies does not matter.
+    pub(super) async fn answers(&self, url: &Url) -> bool {
+        match Distance::of(url) {
+            Distance::ThisMachine | Distance::LocalNetwork => self.takes_connections(url).await,
+            Distance::Internet => match url.join("/") {
+                Ok(root) => match self.far.get(root).send().await {
+                    Ok(_) => true,
+                    Err(problem) => !problem.is_connect(),
+                },
+                Err(_) => false,
+            },
+        }
+    }
+
+    async fn takes_connections(&self, url: &Url) -> bool {
+        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+            return false;
+        };
+        let taken = if host == "localhost" {
+            let both = [
+                (Ipv4Addr::LOCALHOST, port).into(),
+                (Ipv6Addr::LOCALHOST, port).into(),
+            ];
+            TcpStream::connect(&both[..]).await
+        } else {
+            TcpStream::connect((host.trim_matches(['[', ']']), port)).await
+        };
+        taken.is_ok()
     }
 
     /// A POST of JSON, not sent yet, and the news that its connection stands.
@@ -201,12 +244,16 @@ fn client(builder: reqwest::ClientBuilder) -> Result<Client, GatewayError> {
         (Ipv4Addr::LOCALHOST, 0).into(),
         (Ipv6Addr::LOCALHOST, 0).into(),
     ];
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let builder = builder.tcp_user_timeout(UNACKNOWLEDGED);
     builder
         .user_agent(concat!("Holdfast/", env!("CARGO_PKG_VERSION")))
         .redirect(Policy::none())
         .referer(false)
         .http1_only()
         .tcp_keepalive(KEEPALIVE)
+        .tcp_keepalive_interval(KEEPALIVE)
+        .tcp_keepalive_retries(KEEPALIVE_RETRIES)
         .pool_max_idle_per_host(0)
         .resolve_to_addrs("localhost", &localhost)
         .build()

@@ -5,7 +5,7 @@
 
 use std::{io, time::Duration};
 
-use protocol::{Dialect, Failure, FailureCode, Timestamp};
+use protocol::{Dialect, Failure, FailureCode, Slept, Timestamp};
 
 use super::{
     AttemptError, Retry, Room,
@@ -192,6 +192,22 @@ pub(super) fn cut(peer: &Peer, why: Option<&(dyn std::error::Error + 'static)>) 
         Retry::Backoff,
     );
     cut.failure.detail = why.and_then(|why| detail(peer, &chain(why)));
+    cut
+}
+
+/// The connection stood when the computer fell asleep, and is gone since it woke.
+pub(super) fn did_not_survive(
+    peer: &Peer,
+    slept: Slept,
+    why: Option<&(dyn std::error::Error + 'static)>,
+) -> AttemptError {
+    let mut cut = cut(peer, why);
+    let slept = Duration::from_millis(slept.to.millis_since(slept.from));
+    cut.failure.message = format!(
+        "The computer slept for {}, and the connection to {} did not survive it.",
+        in_words(slept),
+        peer.place()
+    );
     cut
 }
 

@@ -18,6 +18,7 @@ use crate::{Harness, gate::gate_blocking, mutant::mutated};
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("schema/0001.sql"),
     include_str!("schema/0002.sql"),
+    include_str!("schema/0003.sql"),
 ];
 
 /// Applies the steps after `from`. Says how many copies it made.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use protocol::{
-    Effect, Event, ItemBody, ItemId, OpId, Receipt, Seq, SessionId, StreamId, ToolState, TurnId,
-    TurnView,
+    Effect, Event, ItemBody, ItemId, LibraryPage, LogId, OpId, Receipt, Seq, SessionId, StreamId,
+    ToolState, TurnId, TurnView,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use transcript::fold_turn;
@@ -15,6 +15,7 @@ use transcript::fold_turn;
 use super::{
     Counts, Head, LogFaults, ReadError, Trouble, codec, damage,
     database::{self, OpenError},
+    shelf,
     writer::find_key,
 };
 
@@ -462,6 +463,11 @@ impl Snapshot<'_> {
             .query_row([draft_key(session)], |r| codec::text(r, 0))
             .optional()?;
         Ok(text.unwrap_or_default())
+    }
+
+    /// The library as of its last snapshot, if there is one that holds.
+    pub(crate) fn shelf(&self, log: LogId) -> Result<Option<LibraryPage>, ReadError> {
+        Ok(shelf::read(self.0, log)?)
     }
 
     /// The database's identity.

@@ -79,6 +79,7 @@ pub(super) fn end_lost_turns(db: &mut Connection, now: Timestamp) -> Result<(), 
             session,
             turn,
             outcome: OutcomeKind::Interrupted,
+            unread: true,
         },
     });
     let commit = Commit {
@@ -186,6 +187,7 @@ fn closing(db: &Connection, key: i64, stream: StreamId, turn: TurnId) -> rusqlit
                 session,
                 turn,
                 outcome: OutcomeKind::from(&outcome),
+                unread: true,
             },
         });
     }
@@ -279,6 +281,7 @@ mod tests {
                 session,
                 turn: TurnId::new(1),
                 outcome: OutcomeKind::Completed,
+                unread: true,
             },
         };
         let commit = Commit {

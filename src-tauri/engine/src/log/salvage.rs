@@ -474,6 +474,8 @@ fn list_again(db: &Connection, now: Timestamp) -> Result<(), NotSalvaged> {
                         session,
                         turn,
                         outcome,
+                        // What was seen is lost with the library; a list full of news would help nobody.
+                        unread: false,
                     },
                 )?;
             }

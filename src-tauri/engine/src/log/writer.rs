@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     Append, Commit, CommitError, Committed, Counts, Derived, Durability, Heads, LogCounters,
-    LogFaults, OpStamp, RoomWatch, codec, damage, database, faults::WriteStep,
+    LogFaults, OpStamp, RoomWatch, codec, damage, database, faults::WriteStep, shelf,
 };
 use crate::{Harness, clock::Clock, gate::gate_blocking, mutant::mutated};
 
@@ -547,6 +547,7 @@ impl<'a> Batch<'a> {
                 let key = self.keys.key(self.db, *stream).map_err(storage)?;
                 write_turn_view(self.db, key, *turn, body)
             }
+            Derived::Shelf(step) => return shelf::write(self.db, step).map(drop),
             Derived::Draft { session, text } => write_draft(self.db, *session, text, self.at),
             Derived::DraftSent { session, text } => self
                 .db
@@ -653,7 +654,7 @@ pub(super) fn append_all(
 }
 
 /// Tells a broken rule from a broken disk.
-fn storage(error: rusqlite::Error) -> CommitError {
+pub(super) fn storage(error: rusqlite::Error) -> CommitError {
     if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) {
         CommitError::Refused {
             rule: error.to_string(),
@@ -663,6 +664,6 @@ fn storage(error: rusqlite::Error) -> CommitError {
     }
 }
 
-fn encoding(error: serde_json::Error) -> CommitError {
+pub(super) fn encoding(error: serde_json::Error) -> CommitError {
     CommitError::Encode(Arc::new(error))
 }

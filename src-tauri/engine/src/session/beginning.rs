@@ -178,6 +178,7 @@ impl Session {
             cancelled,
             phase,
             tracker: shared.tracker.clone(),
+            woken: shared.wakes.follow(),
             jitter: shared.mint.jitter(),
             harness: shared.harness.clone(),
         };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use protocol::{
     Answer, ErrorCode, ErrorReport, EventBody, ItemBody, ItemId, MessagePurpose, ModelRef, Op,
-    OpId, Origin, OutcomeKind, Receipt, Resolution, RewindFor, Seq, TitleBy, TurnId,
+    OpId, Origin, OutcomeKind, Receipt, Resolution, RewindFor, Seq, StreamId, TitleBy, TurnId,
 };
 
 use super::{Session, Stamp, Written};
@@ -88,6 +88,7 @@ impl Session {
                 self.shelve(stamp, EventBody::SessionUnbinned { session })
                     .await
             }
+            Op::NoteSeen { turn, .. } => self.note_seen(stamp, turn).await,
             Op::ChooseModel { model, .. } => self.choose_model(stamp, model).await,
             Op::ChooseFolder { folder, .. } => self.choose_folder(stamp, folder).await,
             Op::ContinueTurn {
@@ -305,6 +306,28 @@ impl Session {
         }
         let written = Written {
             library: vec![body],
+            op,
+            ..Written::default()
+        };
+        self.save(written, Durability::Process).await
+    }
+
+    /// What nobody had seen is news no more. Several windows may say so of the same end, and one of them is written.
+    async fn note_seen(&mut self, op: Stamp, turn: TurnId) -> Result<Receipt, ErrorReport> {
+        self.must_exist()?;
+        let summary = self.shared.shelf.session(self.id).await;
+        let unread = summary.map_err(|e| read_report(&e))?.and_then(|s| s.unread);
+        let is_news = unread.is_some_and(|unread| unread <= turn);
+        if !is_news && !mutated!(self.shared.harness, SeenAgain) {
+            return Ok(Receipt {
+                stream: StreamId::Library,
+                seq: None,
+                turn: None,
+            });
+        }
+        let session = self.id;
+        let written = Written {
+            library: vec![EventBody::SessionSeen { session, turn }],
             op,
             ..Written::default()
         };

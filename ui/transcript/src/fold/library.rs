@@ -132,6 +132,7 @@ impl Library {
                         created_at: at,
                         active_at: at,
                         state: SessionState::Empty,
+                        unread: None,
                         place: Place::Shelf,
                     };
                     self.order.insert(rank(&summary));
@@ -160,6 +161,7 @@ impl Library {
                 session,
                 turn,
                 outcome,
+                unread,
             } => {
                 self.edit(*session, changes, |summary| {
                     let ends_it = match summary.state {
@@ -170,7 +172,16 @@ impl Library {
                     if ends_it {
                         summary.state = SessionState::Ended { outcome: *outcome };
                     }
+                    if *unread {
+                        summary.unread = summary.unread.max(Some(*turn));
+                    }
                     summary.active_at = at;
+                });
+            }
+            // Seeing moves nothing: the list is in the order of what happened, not of who looked.
+            EventBody::SessionSeen { session, turn } => {
+                self.edit(*session, changes, |summary| {
+                    summary.unread = summary.unread.filter(|unread| unread > turn);
                 });
             }
             EventBody::SessionAsked { session, turn } => {
@@ -193,6 +204,8 @@ impl Library {
                 // When its turns ran has not changed, and so the session stays where it is in the list.
                 self.edit(*session, changes, |summary| {
                     summary.state = SessionState::Ended { outcome: *outcome };
+                    // Whoever brought it back knows it, and what it replaced is out of the conversation.
+                    summary.unread = None;
                 });
             }
             EventBody::SessionBinned { session } => {
@@ -242,6 +255,7 @@ impl Library {
             | EventBody::StepEnded { .. }
             | EventBody::AttemptFailed { .. }
             | EventBody::HistoryCompacted { .. }
+            | EventBody::ComputerSlept { .. }
             | EventBody::TurnEnded { .. }
             | EventBody::HistoryRewound { .. }
             | EventBody::HistoryRestored { .. }

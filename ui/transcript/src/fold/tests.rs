@@ -5,7 +5,7 @@ use protocol::{
     Admission, AttemptState, Boot, CancelledBy, Cursor, Dialect, Effect, Event, EventBody, Failure,
     FailureCode, FinishReason, Intent, ItemBody, ItemId, LogId, MessagePurpose, ModelRef, OpId,
     Origin, OutcomeKind, Page, Part, Place, Provider, ProviderId, Resolution, RewindFor, Seq,
-    SessionId, SessionState, StopReason, Think, Timestamp, Timings, TitleBy, ToolOutcome,
+    SessionId, SessionState, Slept, StopReason, Think, Timestamp, Timings, TitleBy, ToolOutcome,
     ToolState, TranscriptPage, TurnId, TurnOutcome, TurnView, Usage,
 };
 
@@ -848,6 +848,28 @@ fn library_story() -> Log {
             session: a,
             turn: T1,
             outcome: OutcomeKind::Failed,
+            unread: true,
+        },
+        EventBody::SessionTurnEnded {
+            session: b,
+            turn: T1,
+            outcome: OutcomeKind::Completed,
+            unread: true,
+        },
+        EventBody::SessionTurnStarted {
+            session: a,
+            turn: T2,
+            model: model("llama3.2"),
+        },
+        EventBody::SessionTurnEnded {
+            session: a,
+            turn: T2,
+            outcome: OutcomeKind::Failed,
+            unread: true,
+        },
+        EventBody::SessionSeen {
+            session: b,
+            turn: T1,
         },
         EventBody::SessionTitled {
             session: b,
@@ -895,7 +917,8 @@ fn the_library_lists_the_most_recently_active_first_and_each_session_once() {
         .iter()
         .filter(|change| **change == LibraryChange::Sessions(SessionId::from_bits(10)))
         .count();
-    assert_eq!(listed, 3);
+    assert_eq!(listed, 5);
+    assert_eq!((a.unread, b.unread), (Some(T2), None));
     assert!(changes.contains(&LibraryChange::LastModel));
 }
 
@@ -911,6 +934,80 @@ fn a_library_page_at_any_point_and_the_rest_live_is_the_same_as_all_of_it() {
         apply(&mut library, &log.0[split..]);
         assert_eq!(library, whole, "split at {split}");
     }
+}
+
+#[test]
+fn an_end_is_unread_from_its_event_on_until_it_or_a_later_one_was_seen() {
+    let session = SessionId::from_bits(10);
+    let ended = |turn, unread| EventBody::SessionTurnEnded {
+        session,
+        turn,
+        outcome: OutcomeKind::Completed,
+        unread,
+    };
+    let seen = |turn| EventBody::SessionSeen { session, turn };
+    let steps = [
+        // Of a version that did not know of it: what it wrote is read.
+        (ended(T1, false), None),
+        (ended(T1, true), Some(T1)),
+        (seen(T1), None),
+        (ended(T2, true), Some(T2)),
+        (seen(T1), Some(T2)),
+        (
+            EventBody::SessionTitled {
+                session,
+                title: "Another".to_owned(),
+            },
+            Some(T2),
+        ),
+        (seen(T2.next()), None),
+        (seen(T2), None),
+    ];
+    let mut log = Log::default();
+    log.say(
+        None,
+        EventBody::SessionListed {
+            session,
+            title: "One".to_owned(),
+            origin: Origin::Conversation,
+        },
+    );
+    let mut library = Library::empty(LOG);
+    for (body, unread) in steps {
+        log.say(None, body.clone());
+        let before = library.session(session).map(|summary| summary.active_at);
+        apply(&mut library, &log.0);
+        let summary = library.session(session).expect("listed");
+        assert_eq!(summary.unread, unread, "{body:?}");
+        if let EventBody::SessionSeen { .. } = body {
+            assert_eq!(Some(summary.active_at), before, "seeing is no activity");
+        }
+    }
+}
+
+#[test]
+fn a_turn_says_when_the_computer_slept_and_nothing_after_its_end() {
+    let slept = |from, to| EventBody::ComputerSlept {
+        slept: Slept {
+            from: Timestamp::from_millis(from),
+            to: Timestamp::from_millis(to),
+        },
+    };
+    let mut log = Log::default();
+    log.say(
+        Some(T1),
+        EventBody::TurnStarted {
+            boot: Boot::from_bits(1),
+            message: ItemId::FIRST,
+            model: model("m"),
+            fallbacks: Vec::new(),
+        },
+    )
+    .say(Some(T1), slept(1, 2))
+    .say(Some(T1), slept(3, 4));
+    let view = fold_turn(&log.0).expect("a turn");
+    let times: Vec<_> = view.slept.iter().map(|s| s.from.millis()).collect();
+    assert_eq!(times, [1, 3]);
 }
 
 #[test]
@@ -939,6 +1036,7 @@ fn a_turn_that_ended_elsewhere_does_not_stop_the_one_that_runs() {
             session,
             turn: T1,
             outcome: OutcomeKind::Interrupted,
+            unread: true,
         },
     );
     let mut library = Library::empty(LOG);

@@ -257,6 +257,7 @@ impl Transcript {
             | EventBody::StepEnded { .. }
             | EventBody::AttemptFailed { .. }
             | EventBody::HistoryCompacted { .. }
+            | EventBody::ComputerSlept { .. }
             | EventBody::TurnEnded { .. }
             | EventBody::Unsupported { .. } => self.fold_into_turn(event, changes),
             // Of the library's stream; they say nothing here.
@@ -264,6 +265,7 @@ impl Transcript {
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
+            | EventBody::SessionSeen { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
             | EventBody::SessionRestored { .. }

@@ -83,6 +83,7 @@ impl Turn {
             started_at: at,
             items: Vec::new(),
             attempts: Vec::new(),
+            slept: Vec::new(),
             outcome: None,
             ended_at: None,
         })
@@ -233,6 +234,10 @@ impl Turn {
                 };
                 self.add(*item, body, at, changes);
             }
+            EventBody::ComputerSlept { slept } => {
+                self.view.slept.push(*slept);
+                changes.push(Change::TurnChanged(self.view.turn));
+            }
             EventBody::TurnEnded { outcome } => {
                 self.close_text(changes);
                 self.close_tools(at, changes);
@@ -255,6 +260,7 @@ impl Turn {
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
+            | EventBody::SessionSeen { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
             | EventBody::SessionRestored { .. }
@@ -285,11 +291,13 @@ impl Turn {
             | EventBody::StepEnded { .. }
             | EventBody::AttemptFailed { .. }
             | EventBody::HistoryCompacted { .. }
+            | EventBody::ComputerSlept { .. }
             | EventBody::TurnEnded { .. } => true,
             EventBody::SessionListed { .. }
             | EventBody::SessionTitled { .. }
             | EventBody::SessionTurnStarted { .. }
             | EventBody::SessionTurnEnded { .. }
+            | EventBody::SessionSeen { .. }
             | EventBody::SessionAsked { .. }
             | EventBody::SessionAnswered { .. }
             | EventBody::SessionRestored { .. }

@@ -186,6 +186,7 @@ fn mark(body: &EventBody) -> Option<MarkKind> {
         | EventBody::ToolCallStarted { .. }
         | EventBody::ToolCallFinished { .. }
         | EventBody::StepEnded { .. }
+        | EventBody::ComputerSlept { .. }
         | EventBody::Unsupported { .. }
         // Of the session or the library: never part of a turn.
         | EventBody::SessionStarted { .. }
@@ -199,6 +200,7 @@ fn mark(body: &EventBody) -> Option<MarkKind> {
         | EventBody::SessionTitled { .. }
         | EventBody::SessionTurnStarted { .. }
         | EventBody::SessionTurnEnded { .. }
+        | EventBody::SessionSeen { .. }
         | EventBody::SessionAsked { .. }
         | EventBody::SessionAnswered { .. }
         | EventBody::SessionBinned { .. }

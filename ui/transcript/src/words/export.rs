@@ -123,6 +123,7 @@ mod tests {
             outcome: Some(TurnOutcome::Cancelled {
                 by: CancelledBy::User,
             }),
+            slept: Vec::new(),
             ended_at: Some(at),
         }
     }

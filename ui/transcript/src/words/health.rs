@@ -20,6 +20,7 @@ pub const fn counted(counted: Counted) -> &'static str {
         Counted::FailedRead => "failed reads from the disk",
         Counted::Compaction => "conversations summed up",
         Counted::LowRoom => "times the disk was nearly full",
+        Counted::Slept => "times the computer slept meanwhile",
         Counted::Gap => "windows that had missed something",
         Counted::Reset => "windows told to begin anew",
         Counted::LostAnswer => "answers that did not reach their window",

@@ -46,6 +46,7 @@ pub fn event(body: &EventBody) -> String {
             (None, None) => "failed".to_owned(),
         },
         EventBody::HistoryCompacted { .. } => "compaction".to_owned(),
+        EventBody::ComputerSlept { .. } => "the computer slept".to_owned(),
         EventBody::TurnEnded { outcome } => format!("the end: {}", end(outcome)),
         EventBody::Unsupported { original_kind, .. } => unsupported(original_kind),
         // Of the session or the library: never part of a turn.
@@ -60,6 +61,7 @@ pub fn event(body: &EventBody) -> String {
         | EventBody::SessionTitled { .. }
         | EventBody::SessionTurnStarted { .. }
         | EventBody::SessionTurnEnded { .. }
+        | EventBody::SessionSeen { .. }
         | EventBody::SessionAsked { .. }
         | EventBody::SessionAnswered { .. }
         | EventBody::SessionBinned { .. }

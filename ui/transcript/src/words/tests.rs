@@ -54,6 +54,7 @@ fn turn(outcome: TurnOutcome, answer: Option<&str>) -> TurnView {
             .collect(),
         attempts: Vec::new(),
         outcome: Some(outcome),
+        slept: Vec::new(),
         ended_at: Some(at),
     }
 }
@@ -249,4 +250,31 @@ fn a_link_that_stopped_trying_says_why_and_one_that_heals_is_quiet() {
         .as_deref(),
         Some("this chat is in the bin")
     );
+}
+
+#[test]
+fn the_list_says_what_runs_what_waits_and_what_nobody_has_seen() {
+    let turn = TurnId::FIRST;
+    let ended = |outcome| SessionState::Ended { outcome };
+    for (state, unread, words) in [
+        (SessionState::Empty, false, None),
+        (SessionState::Running { turn }, true, Some("answering")),
+        (SessionState::Asking { turn }, false, Some(WAITING_FOR_YOU)),
+        (ended(OutcomeKind::Completed), false, None),
+        (ended(OutcomeKind::Completed), true, Some("new answer")),
+        (ended(OutcomeKind::Cancelled), false, None),
+        (ended(OutcomeKind::Failed), false, Some("failed")),
+        (
+            ended(OutcomeKind::Failed),
+            true,
+            Some("failed, not seen yet"),
+        ),
+        (
+            ended(OutcomeKind::Interrupted),
+            true,
+            Some("interrupted, not seen yet"),
+        ),
+    ] {
+        assert_eq!(session_state(state, unread), words, "{state:?}");
+    }
 }

@@ -32,6 +32,7 @@ fn turn(number: u64, bodies: Vec<ItemBody>, is_running: bool) -> TurnView {
         outcome: (!is_running).then_some(TurnOutcome::Completed {
             stop: StopReason::EndOfTurn,
         }),
+        slept: Vec::new(),
         ended_at: None,
     }
 }
