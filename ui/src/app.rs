@@ -232,6 +232,11 @@ fn on_key(desk: Desk, event: &ev::KeyboardEvent) {
         "n" | "N" if command => desk.open_window(None),
         "b" | "B" if command && !event.shift_key() => desk.toggle_sidebar(),
         "h" | "H" if command && event.shift_key() => desk.open_settings(SettingsPart::Health),
+        "p" | "P" if command && event.shift_key() => {
+            if !desk.replay_last() {
+                return;
+            }
+        }
         "," if command => desk.open_settings(SettingsPart::Servers),
         "/" if command => desk.open_settings(SettingsPart::Shortcuts),
         "C" | "c" if command && event.shift_key() => {
@@ -273,6 +278,8 @@ fn on_escape(desk: Desk) {
     if desk.overlay.get_untracked().is_some() {
         desk.close_overlay();
         desk.take_attention();
+    } else if desk.player.get_untracked().is_some() {
+        desk.close_player();
     } else {
         match desk.screen.get_untracked() {
             Screen::Settings(_) => {

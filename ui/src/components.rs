@@ -19,10 +19,11 @@ mod limits;
 mod markdown;
 mod message;
 mod model_picker;
+mod player;
 mod reasoning;
 mod status_line;
 mod tool_call;
 mod transcript;
-mod turn;
+pub(crate) mod turn;
 
 pub(crate) use icons::{Glyph, Icon};

@@ -15,6 +15,7 @@ use transcript::words;
 
 use crate::{
     catalog::{Catalog, first_choice},
+    components::turn,
     drafts::Drafts,
     follow::{self, Follower},
     ipc::{self, CallError, PageEvent},
@@ -80,6 +81,13 @@ pub(crate) enum Overlay {
     Drawer,
 }
 
+/// A past turn that is shown again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Replay {
+    pub(crate) session: SessionId,
+    pub(crate) turn: TurnId,
+}
+
 /// A pane and what keeps it alive.
 struct Kept {
     pane: Pane,
@@ -104,6 +112,8 @@ pub(crate) struct Desk {
     pub(crate) session: RwSignal<Option<SessionId>>,
     /// Its pane.
     pub(crate) pane: RwSignal<Option<Pane>>,
+    /// What is shown again in the place of the open session.
+    pub(crate) player: RwSignal<Option<Replay>>,
     /// The model chosen for the session not begun yet.
     pub(crate) model_for_new: RwSignal<Option<ModelRef>>,
     /// The folder chosen for the session not begun yet.
@@ -147,6 +157,7 @@ impl Desk {
             renaming: RwSignal::new(None),
             session: RwSignal::new(None),
             pane: RwSignal::new(None),
+            player: RwSignal::new(None),
             model_for_new: RwSignal::new(None),
             folder_for_new: RwSignal::new(None),
             folder_words: RwSignal::new(None),
@@ -188,6 +199,7 @@ impl Desk {
     pub(crate) fn open(self, session: SessionId) {
         self.screen.set(Screen::Chat);
         self.close_overlay();
+        set_if_new(self.player, None);
         if self.session.get_untracked() == Some(session) {
             self.take_attention();
             return;
@@ -231,6 +243,7 @@ impl Desk {
     pub(crate) fn open_new(self) {
         self.screen.set(Screen::Chat);
         self.close_overlay();
+        set_if_new(self.player, None);
         self.leave_pane();
         ipc::keep_preference("session", "");
         self.session.set(None);
@@ -278,7 +291,40 @@ impl Desk {
     /// Opens the settings.
     pub(crate) fn open_settings(self, part: SettingsPart) {
         self.close_overlay();
+        set_if_new(self.player, None);
         self.screen.set(Screen::Settings(part));
+    }
+
+    /// Shows a turn again, in the place of its conversation.
+    pub(crate) fn replay(self, session: SessionId, turn: TurnId) {
+        self.close_overlay();
+        set_if_new(self.player, Some(Replay { session, turn }));
+    }
+
+    /// Shows the last turn of the open session that has ended again; says whether there is one.
+    pub(crate) fn replay_last(self) -> bool {
+        let pane = self.pane.get_untracked();
+        let last = pane.and_then(|pane| Some((pane.session, pane.last_ended()?)));
+        if let Some((session, turn)) = last {
+            self.screen.set(Screen::Chat);
+            self.replay(session, turn);
+        }
+        last.is_some()
+    }
+
+    /// Back to the conversation as it is, and the focus to where it came from.
+    pub(crate) fn close_player(self) {
+        let Some(replay) = self.player.get_untracked() else {
+            return;
+        };
+        self.player.set(None);
+        ipc::spawn(async move {
+            // What lies beneath takes no focus until it is drawn as being within reach again.
+            ipc::next_frame_or(100).await;
+            if !ipc::focus(&format!("#{}", turn::replay_id(replay.turn))) {
+                self.take_attention();
+            }
+        });
     }
 
     /// Hides the sidebar: folds it, or closes the drawer.

@@ -15,9 +15,9 @@ use std::{
 
 use protocol::{
     About, AttachArgs, Attached, Batch, DesktopChoices, DetachArgs, DraftArgs, ErrorReport,
-    HealthReport, HelloArgs, LoadOlderArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs,
-    ProbeArgs, ProbeReport, Receipt, SessionId, ShowingArgs, SubmitArgs, Timestamp, TranscriptPage,
-    Welcome, WindowWish, WishArgs,
+    EventPage, HealthReport, HelloArgs, LoadEventsArgs, LoadOlderArgs, ModelsArgs, OpenLinkArgs,
+    OpenWindowArgs, PollArgs, ProbeArgs, ProbeReport, Receipt, SessionId, ShowingArgs, SubmitArgs,
+    Timestamp, TranscriptPage, Welcome, WindowWish, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
@@ -26,6 +26,9 @@ use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
 extern "C" {
     #[wasm_bindgen(catch, js_namespace = ["window", "__TAURI__", "core"], js_name = invoke)]
     fn invoke_raw(command: &str, arguments: &JsValue) -> Result<js_sys::Promise, JsValue>;
+
+    #[wasm_bindgen(catch, js_namespace = window, js_name = matchMedia)]
+    fn match_media(query: &str) -> Result<JsValue, JsValue>;
 }
 
 /// Why a command has no answer.
@@ -60,6 +63,9 @@ pub(crate) async fn detach(args: &DetachArgs) -> Result<(), CallError> {
 }
 pub(crate) async fn load_older(args: &LoadOlderArgs) -> Result<TranscriptPage, CallError> {
     call("load_older", args).await
+}
+pub(crate) async fn load_events(args: &LoadEventsArgs) -> Result<EventPage, CallError> {
+    call("load_events", args).await
 }
 pub(crate) async fn submit(args: &SubmitArgs) -> Result<Receipt, CallError> {
     call("submit", args).await
@@ -456,6 +462,22 @@ pub(crate) fn is_composing(event: &web_sys::KeyboardEvent) -> bool {
     /// What engines report as the code of a key that an input method has.
     const INPUT_METHOD_KEY: u32 = 229;
     event.is_composing() || event.key_code() == INPUT_METHOD_KEY
+}
+
+/// Whether a key went to something that is pressed with it.
+pub(crate) fn is_on_button(event: &web_sys::KeyboardEvent) -> bool {
+    let target = event
+        .target()
+        .and_then(|target| target.dyn_into::<web_sys::Element>().ok());
+    target.is_some_and(|element| ["BUTTON", "SUMMARY", "A"].contains(&&*element.tag_name()))
+}
+
+/// Whether the reader asked the system for less motion.
+pub(crate) fn prefers_stillness() -> bool {
+    // An engine that does not know the question has nobody who could have asked.
+    match_media("(prefers-reduced-motion: reduce)")
+        .and_then(|query| js_sys::Reflect::get(&query, &"matches".into()))
+        .is_ok_and(|matches| matches.is_truthy())
 }
 
 /// Gives a field the height of its text, up to the limit of the style sheet.

@@ -19,6 +19,7 @@ use transcript::{
 
 use crate::{
     follow::{self, Follower, Line},
+    ipc,
     library::set_if_new,
     prose::{Prose, Since},
 };
@@ -54,6 +55,59 @@ pub(crate) struct TurnCell {
 }
 
 impl TurnCell {
+    /// A cell for this turn that shows nothing of it yet but its head.
+    pub(crate) fn of(view: &TurnView) -> Self {
+        Self {
+            turn: view.turn,
+            head: RwSignal::new(head(view)),
+            items: RwSignal::new(Vec::new()),
+        }
+    }
+
+    /// Brings it up to date with a turn of which anything may be different; each time needs a `swap` of its own.
+    pub(crate) fn show_anew(self, view: &TurnView, swap: u64) {
+        set_if_new(self.head, head(view));
+        show_items(self, view, swap);
+    }
+
+    /// Brings it up to date with what these changed of it.
+    pub(crate) fn show_changes(self, view: &TurnView, changes: &[Change], swap: u64) {
+        let (mut any_head, mut any_item) = (false, false);
+        let mut grown: Vec<ItemId> = Vec::new();
+        for change in changes {
+            match *change {
+                Change::TurnAdded(_) | Change::TurnChanged(_) => any_head = true,
+                Change::ItemAdded { .. } => any_item = true,
+                Change::TextGrew { item, .. } | Change::ItemChanged { item, .. } => {
+                    if !grown.contains(&item) {
+                        grown.push(item);
+                    }
+                }
+                Change::Rewound | Change::SessionChanged => {}
+            }
+        }
+        if any_head {
+            set_if_new(self.head, head(view));
+        }
+        if any_item {
+            // Those that were there are kept, and all are brought up to date.
+            show_items(self, view, swap);
+            return;
+        }
+        let shown = self.items.get_untracked();
+        for item in grown {
+            let cell = shown.iter().rev().find(|cell| cell.item == item);
+            let item_view = view.items.iter().rev().find(|view| view.item == item);
+            if let (Some(cell), Some(item)) = (cell, item_view)
+                && !show_item(*cell, item, Since::Grown)
+            {
+                // It has become another kind of item.
+                show_items(self, view, swap);
+                return;
+            }
+        }
+    }
+
     /// Whether it came to an end.
     fn has_ended(self) -> bool {
         self.head.with(|head| head.outcome.is_some())
@@ -137,9 +191,10 @@ impl ItemCell {
         }
     }
 
-    /// What tells cells apart.
-    pub(crate) const fn key(&self) -> (ItemId, u64) {
-        (self.item, self.swap)
+    /// What tells cells apart: an answer that turned out to be reasoning is another cell.
+    pub(crate) const fn key(&self) -> (ItemId, u64, bool) {
+        let thinks = matches!(self.body, CellBody::Reasoning(_));
+        (self.item, self.swap, thinks)
     }
 }
 
@@ -208,6 +263,8 @@ pub(crate) struct Pane {
     pub(crate) link_state: RwSignal<LinkState>,
     /// What keeps the link from following.
     pub(crate) trouble: RwSignal<Option<Trouble>>,
+    /// For a turn that is shown again: what the clock said then.
+    moment: Option<RwSignal<Timestamp>>,
     cells: StoredValue<HashMap<TurnId, TurnCell>>,
     line: StoredValue<Option<Rc<Line<Transcript>>>, LocalStorage>,
 }
@@ -215,7 +272,20 @@ pub(crate) struct Pane {
 impl Pane {
     /// A pane that shows nothing yet, and the follower that fills it. Its signals belong to `owner`.
     pub(crate) fn open(session: SessionId, owner: &Owner) -> (Self, Follower) {
-        let pane = owner.with(|| Self {
+        let pane = owner.with(|| Self::empty(session, None));
+        let (line, follower) = follow::session(pane, owner.clone());
+        pane.line.set_value(Some(line));
+        (pane, follower)
+    }
+
+    /// A pane for a turn that is shown again, at `moment` of its time. Nobody follows it and none of its turns is the
+    /// last of a conversation, so nothing can be asked for in it.
+    pub(crate) fn replayed(session: SessionId, moment: RwSignal<Timestamp>) -> Self {
+        Self::empty(session, Some(moment))
+    }
+
+    fn empty(session: SessionId, moment: Option<RwSignal<Timestamp>>) -> Self {
+        Self {
             session,
             loaded: RwSignal::new(false),
             title: RwSignal::new(String::new()),
@@ -228,12 +298,20 @@ impl Pane {
             status: RwSignal::new(None),
             link_state: RwSignal::new(LinkState::Detached),
             trouble: RwSignal::new(None),
+            moment,
             cells: StoredValue::new(HashMap::new()),
             line: StoredValue::new_local(None),
-        });
-        let (line, follower) = follow::session(pane, owner.clone());
-        pane.line.set_value(Some(line));
-        (pane, follower)
+        }
+    }
+
+    /// Whether this is the past, shown again.
+    pub(crate) fn is_replay(self) -> bool {
+        self.moment.is_some()
+    }
+
+    /// What the clock says, or said then.
+    pub(crate) fn now(self) -> Timestamp {
+        self.moment.map_or_else(ipc::wall, |moment| moment.get())
     }
 
     /// Whether a structural action may be asked for.
@@ -414,8 +492,12 @@ impl Pane {
                 cell.items
                     .with_untracked(|items| items.iter().rev().find(|c| c.item == item).copied())
             });
-            if let (Some(cell), Some(view)) = (cell, transcript.item(turn, item)) {
-                show_item(cell, view, Since::Grown);
+            if let (Some(cell), Some(view)) = (cell, transcript.item(turn, item))
+                && !show_item(cell, view, Since::Grown)
+                && let (Some(cell), Some(view)) = (self.cell(turn), transcript.turn(turn))
+            {
+                // It has become another kind of item: an answer that turned out to be reasoning.
+                show_items(cell, view, swap);
             }
         }
         if order {
@@ -459,11 +541,7 @@ impl Pane {
                 cell
             }
             None => {
-                let cell = TurnCell {
-                    turn: view.turn,
-                    head: RwSignal::new(head(view)),
-                    items: RwSignal::new(Vec::new()),
-                };
+                let cell = TurnCell::of(view);
                 self.cells.update_value(|cells| {
                     cells.insert(view.turn, cell);
                 });

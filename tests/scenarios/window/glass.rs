@@ -217,7 +217,7 @@ impl Window {
         self.wait_for_path(&path, &format!("no {testid}")).await;
     }
 
-    async fn wait_for_path(&self, path: &str, what: &str) -> Element {
+    pub(super) async fn wait_for_path(&self, path: &str, what: &str) -> Element {
         for _ in 0..REDRAWS_MAX {
             let wait = self.client.wait().at_most(PATIENCE).every(LOOK_EVERY);
             let found = wait.for_element(Locator::XPath(path));

@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 
 use crate::{
-    components::{composer::Composer, transcript::Transcript, welcome::Welcome},
+    components::{composer::Composer, player::Player, transcript::Transcript, welcome::Welcome},
     desk::{SettingsPart, use_desk},
 };
 
@@ -19,22 +19,26 @@ pub(crate) fn Chat() -> impl IntoView {
     });
     view! {
         <div class="chat">
-            {move || match session.get() {
-                // Read once per session: the pane is set together with it.
-                Some(_) => {
-                    desk.pane
-                        .get_untracked()
-                        .map(|pane| view! { <Transcript pane /> })
-                        .into_any()
-                }
-                None if newcomer.get() => view! { <Welcome /> }.into_any(),
-                None => view! { <Beginning /> }.into_any(),
-            }}
-            {move || {
-                let whose = session.get();
-                let begins = desk.library.loaded.get() && !newcomer.get();
-                (whose.is_some() || begins).then(|| view! { <Composer whose /> })
-            }}
+            // It stays as it is beneath a replay, and out of reach.
+            <div class="chat-now" inert=move || desk.player.get().is_some()>
+                {move || match session.get() {
+                    // Read once per session: the pane is set together with it.
+                    Some(_) => {
+                        desk.pane
+                            .get_untracked()
+                            .map(|pane| view! { <Transcript pane /> })
+                            .into_any()
+                    }
+                    None if newcomer.get() => view! { <Welcome /> }.into_any(),
+                    None => view! { <Beginning /> }.into_any(),
+                }}
+                {move || {
+                    let whose = session.get();
+                    let begins = desk.library.loaded.get() && !newcomer.get();
+                    (whose.is_some() || begins).then(|| view! { <Composer whose /> })
+                }}
+            </div>
+            {move || desk.player.get().map(|replay| view! { <Player replay /> })}
         </div>
     }
     .into_any()

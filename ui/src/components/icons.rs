@@ -29,6 +29,11 @@ pub(crate) enum Icon {
     Folder,
     ArrowUp,
     Window,
+    Replay,
+    Play,
+    Pause,
+    StepBack,
+    StepForward,
 }
 
 impl Icon {
@@ -77,6 +82,13 @@ impl Icon {
             Self::Folder => {
                 "M4 7A1.5 1.5 0 0 1 5.5 5.5H10l2 2.5h6.5A1.5 1.5 0 0 1 20 9.5V17a1.5 1.5 0 0 1-1.5 1.5h-13A1.5 1.5 0 0 1 4 17V7Z"
             }
+            Self::Replay => {
+                "M4.5 12a7.5 7.5 0 1 0 2.7-5.8L4.5 8.5M4.5 4.5v4h4M10.5 9.3v5.4l4.2-2.7-4.2-2.7Z"
+            }
+            Self::Play => "M8 5.5v13l10.5-6.5L8 5.5Z",
+            Self::Pause => "M8.5 5.5v13M15.5 5.5v13",
+            Self::StepBack => "M17 6v12l-8.5-6L17 6ZM6.5 6v12",
+            Self::StepForward => "M7 6v12l8.5-6L7 6ZM17.5 6v12",
             Self::ArrowUp => "M12 19V5M6 11l6-6 6 6",
             Self::Search => "M10.5 4.5a6 6 0 1 1 0 12 6 6 0 0 1 0-12ZM15 15l4.5 4.5",
             Self::Book => {

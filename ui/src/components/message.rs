@@ -55,17 +55,24 @@ pub(crate) fn UserMessage(
                             >
                                 <Glyph icon=Icon::Copy />
                             </button>
-                            <button
-                                type="button"
-                                class="icon-button"
-                                data-testid="edit-message"
-                                aria-label="Edit your message"
-                                title="Edit"
-                                disabled=move || !pane.is_live() || pane.running.get().is_some()
-                                on:click=move |_| editing.set(true)
-                            >
-                                <Glyph icon=Icon::Pencil />
-                            </button>
+                            {(!pane.is_replay())
+                                .then(|| {
+                                    view! {
+                                        <button
+                                            type="button"
+                                            class="icon-button"
+                                            data-testid="edit-message"
+                                            aria-label="Edit your message"
+                                            title="Edit"
+                                            disabled=move || {
+                                                !pane.is_live() || pane.running.get().is_some()
+                                            }
+                                            on:click=move |_| editing.set(true)
+                                        >
+                                            <Glyph icon=Icon::Pencil />
+                                        </button>
+                                    }
+                                })}
                         </div>
                     }
                         .into_any()

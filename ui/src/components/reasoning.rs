@@ -11,8 +11,7 @@ use crate::{
         status_line::seconds,
     },
     desk::sentence,
-    ipc,
-    pane::ReasoningCell,
+    pane::{Pane, ReasoningCell},
 };
 
 /// As for code: it comes fast, and in lines.
@@ -20,7 +19,7 @@ const PIECE_BYTES: usize = 512;
 
 /// One reasoning block.
 #[component]
-pub(crate) fn Reasoning(reasoning: ReasoningCell) -> impl IntoView {
+pub(crate) fn Reasoning(pane: Pane, reasoning: ReasoningCell) -> impl IntoView {
     let unfolded = RwSignal::new(false);
     let open = Memo::new(move |_| reasoning.ended_at.get().is_none());
     let line = move || {
@@ -35,7 +34,7 @@ pub(crate) fn Reasoning(reasoning: ReasoningCell) -> impl IntoView {
                 }
             }
             None => {
-                let took_ms = ipc::wall().millis_since(began_at);
+                let took_ms = pane.now().millis_since(began_at);
                 sentence(&words::reasoning(open.get(), took_ms))
             }
         }

@@ -802,6 +802,10 @@ fn Shortcuts() -> impl IntoView {
         ("Go to the model’s question", chord("J")),
         ("Rename this chat", "F2".to_owned()),
         ("Copy the last answer", chord("Shift+C")),
+        (
+            "Show the last answer again as it happened",
+            chord("Shift+P"),
+        ),
         ("Show or hide the sidebar", chord("B")),
         ("Settings", chord(",")),
         ("Health", chord("Shift+H")),

@@ -37,7 +37,7 @@ pub(crate) fn StatusLine(pane: Pane, cell: TurnCell) -> impl IntoView {
     });
     // What the whole line has beyond the spoken words: the time.
     let time = seconds(move || {
-        let line = status().and_then(|status| words::status(&status, ipc::wall()));
+        let line = status().and_then(|status| words::status(&status, pane.now()));
         let line = line.unwrap_or_default();
         spoken.with(|spoken| {
             line.strip_prefix(spoken.as_str())

@@ -54,7 +54,7 @@ pub(crate) fn ToolCall(
     // A prompt that goes takes the focus along; it is given back to the composer.
     Effect::new(move |before: Option<Standing>| {
         let now = standing.get();
-        if before == Some(Standing::Asks) && now != Standing::Asks {
+        if before == Some(Standing::Asks) && now != Standing::Asks && !pane.is_replay() {
             ipc::spawn(async move {
                 ipc::next_frame_or(100).await;
                 if ipc::is_focus_lost() {

@@ -13,6 +13,7 @@ use crate::{
         message::{Answer, UserMessage},
         model_picker::short_name,
         reasoning::Reasoning,
+        sidebar::chord,
         status_line::StatusLine,
         tool_call::ToolCall,
     },
@@ -46,7 +47,7 @@ fn Item(pane: Pane, cell: TurnCell, item: ItemCell, editing: RwSignal<bool>) -> 
         }
         CellBody::User(text) => view! { <UserMessage pane turn text editing /> }.into_any(),
         CellBody::Answer(prose) => view! { <Answer prose /> }.into_any(),
-        CellBody::Reasoning(reasoning) => view! { <Reasoning reasoning /> }.into_any(),
+        CellBody::Reasoning(reasoning) => view! { <Reasoning pane reasoning /> }.into_any(),
         CellBody::Tool(tool) => view! { <ToolCall pane cell item=item.item tool /> }.into_any(),
         CellBody::Compacted(compacted) => view! { <Compacted compacted /> }.into_any(),
         CellBody::Unsupported(kind) => {
@@ -409,7 +410,8 @@ fn TurnLine(
         <div class="turn-line">
             <div class="actions">
                 {move || {
-                    cell.has_answer()
+                    // What was said is copied where it is said now.
+                    (cell.has_answer() && !pane.is_replay())
                         .then(|| {
                             view! {
                             <button
@@ -425,6 +427,31 @@ fn TurnLine(
                             }
                         })
                 }}
+                {(!pane.is_replay())
+                    .then(|| {
+                        view! {
+                            <button
+                                type="button"
+                                class="icon-button"
+                                id=replay_id(turn)
+                                data-testid="replay-turn"
+                                aria-label="Show again as it happened"
+                                title=move || {
+                                    if is_last.get() {
+                                        format!(
+                                            "Show again as it happened ({})",
+                                            chord("Shift+P"),
+                                        )
+                                    } else {
+                                        "Show again as it happened".to_owned()
+                                    }
+                                }
+                                on:click=move |_| desk.replay(pane.session, turn)
+                            >
+                                <Glyph icon=Icon::Replay />
+                            </button>
+                        }
+                    })}
                 {move || {
                     is_last
                         .get()
@@ -449,6 +476,11 @@ fn TurnLine(
         </div>
     }
     .into_any()
+}
+
+/// The button that shows a turn again: the focus comes back to it.
+pub(crate) fn replay_id(turn: TurnId) -> String {
+    format!("replay-{turn}")
 }
 
 /// Which attempts are spoken of.
