@@ -34,6 +34,7 @@ mod recorded;
 mod replaying;
 mod rewinding;
 mod storage;
+mod transport;
 
 mod mutants;
 
