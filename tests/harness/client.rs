@@ -17,12 +17,12 @@ use engine::{
     clock::{Clock, Sleep, SystemClock},
 };
 use protocol::{
-    Attached, Batch, Cursor, ErrorReport, ItemBody, Op, OpId, PageId, PollRequest, Receipt,
-    SessionId, Status, StreamId, TranscriptPage, TurnView,
+    AttachMode, Attached, Batch, Cursor, ErrorCode, ErrorReport, ItemBody, Op, OpId, PageId,
+    PollRequest, Receipt, ResetReason, SessionId, Status, StreamId, TranscriptPage, TurnView,
 };
 use tokio::{sync::Notify, task::JoinSet};
 use transcript::{
-    AnswerError, Counters, Follow, Library, Link, LinkState, Next, Ticket, Transcript,
+    AnswerError, Counters, Follow, Library, Link, LinkState, Next, Ticket, Transcript, Trouble,
     mutant::Mutant,
 };
 
@@ -51,12 +51,19 @@ pub enum Fault {
     AnswerBefore,
     /// The first event of the answer is missing.
     LoseFirstEvent,
+    /// The call never arrives, and somebody says no.
+    Refuse(ErrorCode),
+    /// An attach is answered as if its cursor could not be used.
+    Reset,
 }
 
 /// An answer that can be spoilt.
 trait Answered: Clone + Send + Sync + 'static {
     fn says_something(&self) -> bool;
     fn lose_first_event(&mut self);
+    fn reset(&mut self) {
+        panic!("only an attachment can be a reset");
+    }
 }
 
 impl Answered for Attached {
@@ -66,6 +73,21 @@ impl Answered for Attached {
 
     fn lose_first_event(&mut self) {
         panic!("an attachment brings no events");
+    }
+
+    fn reset(&mut self) {
+        assert!(self.page.is_some(), "a reset brings a page");
+        self.mode = AttachMode::Reset(ResetReason::AheadOfHead);
+    }
+}
+
+impl Answered for TranscriptPage {
+    fn says_something(&self) -> bool {
+        false
+    }
+
+    fn lose_first_event(&mut self) {
+        panic!("a page of older turns brings no events");
     }
 }
 
@@ -85,6 +107,7 @@ impl Answered for Batch {
 pub enum CallKind {
     Attach,
     Poll,
+    Older,
 }
 
 /// A page in a window. Clones are the same page.
@@ -100,6 +123,8 @@ struct PageInner {
     id: Mutex<PageId>,
     clock: Arc<dyn Clock>,
     faults: Watched<VecDeque<(CallKind, Fault)>>,
+    /// What happens with every call of a kind that meets no fault of its own.
+    always: Mutex<Vec<(CallKind, Fault)>>,
     gates: Gates,
     /// Requests that are out.
     out: Watched<usize>,
@@ -134,6 +159,7 @@ impl Page {
                 id: Mutex::new(PageId::from_bits(random_u128())),
                 clock,
                 faults: Watched::new(VecDeque::new()),
+                always: Mutex::new(Vec::new()),
                 gates: Gates::default(),
                 out: Watched::new(0),
                 last: Mutex::new(None),
@@ -236,9 +262,20 @@ impl Page {
             .await
     }
 
+    /// What happens with every call of that kind from now on, until [`Page::mend`].
+    pub fn always(&self, kind: CallKind, fault: Fault) {
+        self.standing().push((kind, fault));
+    }
+
     /// From now on the line is good.
     pub fn mend(&self) {
+        self.standing().clear();
         self.inner.faults.change(VecDeque::clear);
+    }
+
+    fn standing(&self) -> std::sync::MutexGuard<'_, Vec<(CallKind, Fault)>> {
+        let always = self.inner.always.lock();
+        always.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many requests are out now.
@@ -252,6 +289,15 @@ impl Page {
         self.inner.out.until("an answer", fewer).await;
     }
 
+    /// Waits until all but so many faults have met their calls.
+    pub async fn until_faults_met_but(&self, left: usize) {
+        let met = |faults: &VecDeque<_>| (faults.len() <= left).then_some(());
+        self.inner
+            .faults
+            .until("a call to meet its fault", met)
+            .await;
+    }
+
     /// Waits until every fault has met its call.
     pub async fn until_faults_met(&self) {
         let met = |faults: &VecDeque<_>| faults.is_empty().then_some(());
@@ -262,10 +308,23 @@ impl Page {
     }
 
     fn take_fault(&self, kind: CallKind) -> Option<Fault> {
-        self.inner.faults.change(|faults| {
+        let once = self.inner.faults.change(|faults| {
             let position = faults.iter().position(|(own, _)| *own == kind)?;
             faults.remove(position).map(|(_, fault)| fault)
+        });
+        once.or_else(|| {
+            let standing = self.standing();
+            let of_kind = standing.iter().find(|(own, _)| *own == kind);
+            of_kind.map(|(_, fault)| fault.clone())
         })
+    }
+
+    fn is_next(&self, kind: CallKind, wanted: &Fault) -> bool {
+        let queued = self.inner.faults.read(|faults| {
+            let of_kind = faults.iter().find(|(own, _)| *own == kind);
+            of_kind.map(|(_, fault)| fault == wanted)
+        });
+        queued.unwrap_or_else(|| self.standing().contains(&(kind, wanted.clone())))
     }
 
     fn last(&self) -> std::sync::MutexGuard<'_, Option<Box<dyn Any + Send>>> {
@@ -313,6 +372,12 @@ impl Page {
                 vec![answer]
             }
             Some(Fault::LoseCall) => vec![],
+            Some(Fault::Refuse(code)) => vec![Err(AnswerError::Refused(code))],
+            Some(Fault::Reset) => {
+                let mut answer = heard(call(line).await);
+                answer.iter_mut().for_each(T::reset);
+                vec![answer]
+            }
             Some(Fault::LoseAnswer) => {
                 // What it said is what gets lost.
                 let _ = call(line).await;
@@ -449,6 +514,11 @@ where
         self.seat.scene.read(|scene| *scene.link.counters())
     }
 
+    /// What keeps it from following, if anything does.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.seat.scene.read(|scene| scene.link.trouble().cloned())
+    }
+
     pub fn status(&self) -> Option<Status> {
         self.seat.scene.read(|scene| scene.link.status().cloned())
     }
@@ -506,6 +576,16 @@ where
         self.with_link(Link::retry);
     }
 
+    /// The pane goes away, as in the window: its link is closed and its attachment let go of.
+    pub async fn close(&self) {
+        let epoch = self.seat.scene.change(|scene| scene.link.close());
+        self.seat.nudge.notify_one();
+        if let Some(epoch) = epoch {
+            // Only a courtesy, and there may be nobody to hear it.
+            let _ = self.page.inner.line.detach(epoch).await;
+        }
+    }
+
     pub fn hide(&self) {
         self.with_link(Link::hide);
     }
@@ -542,27 +622,32 @@ impl Client<Transcript> {
         self.seat.scene.until("the turn to end", look).await
     }
 
-    /// Loads the turns above the first.
+    /// Loads the turns above the first; how many were new.
     pub async fn load_older(&self) -> usize {
-        let asked = self.look(|shown| {
-            let shown = shown?;
-            Some((shown.session(), shown.older_before()?, shown.cursor()))
+        let asked = self.seat.scene.read(|scene| {
+            let shown = scene.link.shown()?;
+            let before = shown.older_before()?;
+            Some((
+                scene.link.edition(),
+                shown.session(),
+                before,
+                shown.cursor(),
+            ))
         });
-        let Some((session, before, as_of)) = asked else {
+        let Some((edition, session, before, as_of)) = asked else {
             return 0;
         };
-        let older = self
-            .page
-            .inner
-            .line
-            .load_older(session, before, as_of)
-            .await;
-        let older = older.expect("older turns can be read");
+        let call = async move |line: Line| line.load_older(session, before, as_of).await;
+        let answers = self.page.clone().through(CallKind::Older, call).await;
         self.seat.scene.change(|scene| {
-            let shown = scene.link.shown_mut().expect("shown before");
-            shown
-                .prepend_before(before, older)
-                .expect("older turns that join on")
+            let mut added = 0;
+            for answer in answers {
+                let page = answer.expect("older turns can be read");
+                // Declined is a way to be filed, too.
+                added += scene.link.file_older(edition, before, page).unwrap_or(0);
+            }
+            scene.draw();
+            added
         })
     }
 }
@@ -589,6 +674,16 @@ impl<F: Follow + Draw> std::fmt::Debug for Scene<F> {
 impl<F: Follow + Draw> Scene<F> {
     fn text(&self) -> String {
         self.link.shown().map(F::draw).unwrap_or_default()
+    }
+
+    /// Draws what there is to draw; says whether that is another picture.
+    fn draw(&mut self) -> bool {
+        let text = self.text();
+        let is_new = self.draws.last() != Some(&text);
+        if is_new {
+            self.draws.push(text);
+        }
+        is_new
     }
 }
 
@@ -703,6 +798,8 @@ where
 
 async fn attach(page: Page, ticket: Ticket, stream: StreamId, cursor: Option<Cursor>) -> Answer {
     let id = page.id();
+    let is_reset = page.is_next(CallKind::Attach, &Fault::Reset);
+    let cursor = cursor.filter(|_| !is_reset);
     let call = async move |line: Line| line.attach(id, stream, cursor).await;
     Answer::Attached(ticket, page.through(CallKind::Attach, call).await)
 }
@@ -731,13 +828,11 @@ where
                 }
             }
         }
-        let text = scene.text();
-        if scene.draws.last() != Some(&text) {
-            scene.draws.push(text);
-            if let (Some(witness), Some(shown)) = (&seat.witness, scene.link.shown()) {
-                let found = witness.contradiction(&shown.turns_shown());
-                scene.contradictions.extend(found);
-            }
+        if scene.draw()
+            && let (Some(witness), Some(shown)) = (&seat.witness, scene.link.shown())
+        {
+            let found = witness.contradiction(&shown.turns_shown());
+            scene.contradictions.extend(found);
         }
     });
 }

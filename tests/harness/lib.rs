@@ -25,6 +25,7 @@ pub mod backend;
 pub mod child;
 
 pub mod client;
+pub mod hand;
 pub mod picture;
 
 pub mod kept_log;

@@ -36,6 +36,7 @@ mod rewinding;
 mod shelved;
 mod sleeping;
 mod storage;
+mod transport;
 mod unread;
 
 mod mutants;

@@ -307,8 +307,7 @@ async fn a_read_that_fails_is_said_and_the_next_one_is_right() {
     let world = World::new().await;
     server.script(Answer::whole(DIALECT, "A word."));
     let session = world.begin(&server, "Say it.").await;
-    let window = world.page().await.follow(session);
-    window.until_idle().await;
+    world.page().await.follow(session).until_idle().await;
     let page = world.page().await;
     world.faults.fail_reads(Fault::IoError);
     let refused = page

@@ -223,7 +223,7 @@ pub(crate) fn session(pane: Pane, owner: Owner) -> (Rc<Line<Transcript>>, Follow
 
 /// Loads the turns before the oldest one shown; says whether there are new ones.
 pub(crate) async fn older(line: &Line<Transcript>) -> bool {
-    let args = {
+    let (edition, args) = {
         let link = line.link.borrow();
         let older = link.shown().and_then(|shown| {
             Some(LoadOlderArgs {
@@ -233,7 +233,7 @@ pub(crate) async fn older(line: &Line<Transcript>) -> bool {
             })
         });
         match older {
-            Some(args) => args,
+            Some(args) => (link.edition(), args),
             None => return false,
         }
     };
@@ -245,10 +245,8 @@ pub(crate) async fn older(line: &Line<Transcript>) -> bool {
         return false;
     }
     let mut link = line.link.borrow_mut();
-    let added = link
-        .shown_mut()
-        .and_then(|shown| shown.prepend_before(args.before, page).ok());
-    added.is_some_and(|added| added > 0)
+    link.file_older(edition, args.before, page)
+        .is_ok_and(|added| added > 0)
 }
 
 fn follow<F>(line: &Rc<Line<F>>, draw: Draw<F>) -> Follower

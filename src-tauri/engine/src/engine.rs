@@ -16,7 +16,7 @@ use std::{
 
 use protocol::{
     AttachMode, AttachReason, Attached, Batch, Boot, Counted, Cursor, Dialect, Epoch, ErrorCode,
-    ErrorReport, EventBody, EventPage, Failure, FailureCode, HealthReport, InterruptedWhy,
+    ErrorReport, Event, EventBody, EventPage, Failure, FailureCode, HealthReport, InterruptedWhy,
     LibraryPage, LogId, Op, OpId, PROTOCOL, Page, PageId, Phase, PollRequest, ProbeReport,
     Provider, ProviderId, Receipt, ResetReason, Salvage, Seq, SessionId, Status, StreamId,
     TimeLimits, TranscriptPage, TurnId, Welcome,
@@ -26,15 +26,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     Harness,
-    attach::{self, Attachments, BATCH_BYTES_MAX, POLL_WAIT_MS_MAX},
+    attach::{Attachments, BATCH_BYTES_MAX, POLL_WAIT_MS_MAX},
     clock::{self, Clock},
     gate::gate,
     gateway::{Gateway, Keys, NoKeys},
     health::Health,
     lock::FolderLock,
     log::{
-        Append, Commit, Derived, Durability, EventLog, FreeSpace, How, LOCK_WAIT, LogCounters,
-        OpDigest, OpStamp, OpenError, PageLimit, ReadError, Room, TurnEvents,
+        Append, Commit, CommitError, Derived, Durability, EventLog, FreeSpace, How, LOCK_WAIT,
+        LogCounters, OpDigest, OpStamp, OpenError, PageLimit, ReadError, Room, TurnEvents,
     },
     mint::Mint,
     mutant::mutated,
@@ -96,6 +96,8 @@ pub struct Counters {
     pub log: LogCounters,
     /// Attachments that exist now.
     pub attachments_now: usize,
+    /// Everything that is kept of pages, windows and attachments, gone ones included, as a number of entries.
+    pub remembered_now: usize,
     /// Polls parked now.
     pub parked_now: u64,
     /// Calls of `attach` that arrived.
@@ -160,6 +162,23 @@ impl Shared {
             Some(limits) => limits,
             None => self.shelf.limits().await?.unwrap_or(self.limits),
         })
+    }
+
+    /// What an op was answered that ran before, in this boot or another.
+    ///
+    /// # Errors
+    /// `OpIdConflict` if it was another op. `StorageFailed`.
+    pub(crate) async fn ran_before(
+        &self,
+        op_id: OpId,
+        digest: OpDigest,
+    ) -> Result<Option<Receipt>, ErrorReport> {
+        let ran = self.log.reads().read(move |log| log.find_op(op_id)).await;
+        match ran.map_err(|e| read_report(&e))? {
+            Some((then, receipt)) if then == digest.0 => Ok(Some(receipt)),
+            Some(_) => Err(commit_report(&CommitError::OpIdConflict)),
+            None => Ok(None),
+        }
     }
 
     pub(crate) fn turn_runs(&self, session: SessionId, turn: TurnId, cancel: Cancel) {
@@ -280,6 +299,10 @@ impl Engine {
         &self.0.shared
     }
 
+    fn now(&self) -> Duration {
+        self.shared().clock.monotonic()
+    }
+
     /// This run of the engine.
     pub fn boot(&self) -> Boot {
         self.shared().log.boot()
@@ -315,7 +338,8 @@ impl Engine {
         Counters {
             backstops: self.shared().health.of(Counted::Backstop),
             log: self.shared().log.counters(),
-            attachments_now: self.0.attachments.count(),
+            attachments_now: self.0.attachments.count(self.now()),
+            remembered_now: self.0.attachments.remembered(self.now()),
             parked_now: self.0.parked.load(Ordering::Relaxed),
             attach_arrived: self.0.attach_arrived.load(Ordering::Relaxed),
             attach_ok: self.0.attach_ok.load(Ordering::Relaxed),
@@ -364,7 +388,7 @@ impl Engine {
             database_bytes: shared.log.bytes(),
             free_bytes: shared.log.room().free_bytes(),
             running_turns: self.running_turns() as u64,
-            attachments: self.0.attachments.count() as u64,
+            attachments: self.0.attachments.count(self.now()) as u64,
             counts: counts.collect(),
             last_backup: shared.log.last_backup(),
             salvages,
@@ -398,7 +422,7 @@ impl Engine {
         if self.shared().is_closing() {
             return Err(shutting_down());
         }
-        self.0.attachments.hello(window, page)?;
+        self.0.attachments.hello(window, page, self.now())?;
         Ok(Welcome {
             boot: self.boot(),
             log: self.log_id(),
@@ -421,8 +445,8 @@ impl Engine {
         why: AttachReason,
     ) -> Result<Attached, ErrorReport> {
         self.shared().health.attached(why);
-        self.0.attach_arrived.fetch_add(1, Ordering::Relaxed);
-        self.0.attachments.admits(page)?;
+        let call = self.0.attach_arrived.fetch_add(1, Ordering::Relaxed);
+        self.0.attachments.admits(page, self.now())?;
         if *self.shared().closing.borrow() == Closing::Ended {
             return Err(shutting_down());
         }
@@ -464,10 +488,7 @@ impl Engine {
             Some(Page::Session(page)) => page.as_of,
         };
         gate!(self.shared().harness, RowsRead);
-        let epoch = self
-            .0
-            .attachments
-            .attach(page, stream, self.shared().clock.monotonic())?;
+        let epoch = self.0.attachments.attach(page, stream, call, self.now())?;
         self.0.attach_ok.fetch_add(1, Ordering::Relaxed);
         let status = self.status(stream);
         Ok(Attached {
@@ -508,15 +529,13 @@ impl Engine {
     /// status is newer than the one seen, or until the wait is over.
     ///
     /// # Errors
-    /// `UnknownEpoch` after a detach, a newer page, or from another boot: attach again. `ShuttingDown`. `StorageFailed`.
+    /// `UnknownEpoch` after a detach, a minute without a poll, or from another boot: attach again. `Superseded` when a
+    /// newer page of the window ended it. `ShuttingDown`. `StorageFailed`.
     ///
     /// Cancel safe: a dropped poll changes nothing; the next one with the same cursor finds the same events.
     pub async fn poll(&self, request: PollRequest) -> Result<Batch, ErrorReport> {
         let shared = self.shared();
-        let attachment = self
-            .0
-            .attachments
-            .followed(request.epoch, shared.clock.monotonic())?;
+        let attachment = self.0.attachments.followed(request.epoch, self.now())?;
         let stream = attachment.stream;
         // First a waiter …
         let mut changes = shared
@@ -564,10 +583,9 @@ impl Engine {
             let parked = Parked::new(&self.0.parked);
             let timed_out = tokio::select! {
                 biased;
-                gone = ended.changed() => {
-                    if gone.is_err() {
-                        return Err(attach::unknown_epoch());
-                    }
+                // Nothing is ever sent: it only closes, and then asking again says why.
+                _ = ended.changed() => {
+                    self.0.attachments.followed(request.epoch, self.now())?;
                     false
                 }
                 changed = changes.changed() => changed.is_err(),
@@ -605,10 +623,16 @@ impl Engine {
             Vec::new()
         };
         gate!(self.shared().harness, RowsRead);
+        let events = if mutated!(self.shared().harness, StrictMaxBytes) {
+            within(events, max_bytes)
+        } else {
+            events
+        };
         let read_to = events.last().map_or(after, |event| event.seq.get());
         self.0
             .events_served
             .fetch_add(events.len() as u64, Ordering::Relaxed);
+        self.0.attachments.answered(epoch, self.now());
         Ok(Batch {
             epoch,
             events,
@@ -622,7 +646,7 @@ impl Engine {
         if mutated!(self.shared().harness, CloseIsDeny) {
             self.deny_all();
         }
-        self.0.attachments.detach(epoch);
+        self.0.attachments.detach(epoch, self.now());
     }
 
     #[cfg(feature = "mutants")]
@@ -650,7 +674,7 @@ impl Engine {
 
     /// Ends everything a closed window was attached to. Turns go on.
     pub fn window_gone(&self, window: &str) {
-        self.0.attachments.window_gone(window);
+        self.0.attachments.window_gone(window, self.now());
     }
 
     /// Turns before `before`, for a transcript that has read up to `_as_of`; the page says its own position.
@@ -822,6 +846,47 @@ impl Engine {
 
     async fn change_settings(&self, op_id: OpId, op: Op) -> Result<Receipt, ErrorReport> {
         let digest = OpDigest::of(&op)?;
+        let body = match self.settings_event(op).await {
+            Ok(body) => body,
+            Err(refusal) if mutated!(self.shared().harness, NoOpIdInSettings) => {
+                return Err(refusal);
+            }
+            // What cannot be done may have been done, by this very op: then it is answered as it was then.
+            Err(refusal) => {
+                let ran = self.shared().ran_before(op_id, digest).await?;
+                return ran.ok_or(refusal);
+            }
+        };
+        let receipt = Receipt {
+            stream: StreamId::Library,
+            seq: None,
+            turn: None,
+        };
+        let append = Append {
+            stream: StreamId::Library,
+            turn: None,
+            body,
+        };
+        let commit = Commit {
+            appends: vec![append],
+            derived: Vec::new(),
+            op: Some(OpStamp {
+                op: op_id,
+                digest,
+                receipt,
+            }),
+        };
+        let committed = self
+            .shared()
+            .log
+            .commit(commit, Durability::Process)
+            .await
+            .map_err(|e| commit_report(&e))?;
+        Ok(committed.receipt.unwrap_or(receipt))
+    }
+
+    /// What an op on the settings does, if it can be done.
+    async fn settings_event(&self, op: Op) -> Result<EventBody, ErrorReport> {
         let known = |id: ProviderId| async move {
             self.shared()
                 .shelf
@@ -830,7 +895,7 @@ impl Engine {
                 .map_err(|e| read_report(&e))
         };
         let no_such = || ErrorReport::new(ErrorCode::NotFound, "There is no such server any more.");
-        let body = match op {
+        Ok(match op {
             Op::AddProvider { provider } => {
                 let provider = checked(provider, &self.shared().harness)?;
                 EventBody::ProviderAdded { provider }
@@ -874,33 +939,7 @@ impl Engine {
                     "This is asked of a session.",
                 ));
             }
-        };
-        let receipt = Receipt {
-            stream: StreamId::Library,
-            seq: None,
-            turn: None,
-        };
-        let append = Append {
-            stream: StreamId::Library,
-            turn: None,
-            body,
-        };
-        let commit = Commit {
-            appends: vec![append],
-            derived: Vec::new(),
-            op: Some(OpStamp {
-                op: op_id,
-                digest,
-                receipt,
-            }),
-        };
-        let committed = self
-            .shared()
-            .log
-            .commit(commit, Durability::Process)
-            .await
-            .map_err(|e| commit_report(&e))?;
-        Ok(committed.receipt.unwrap_or(receipt))
+        })
     }
 
     // Drafts.
@@ -1134,6 +1173,16 @@ fn checked_limits(limits: &TimeLimits, harness: &Harness) -> Result<(), ErrorRep
 
 fn shutting_down() -> ErrorReport {
     ErrorReport::new(ErrorCode::ShuttingDown, "Holdfast is closing.")
+}
+
+/// The events that fit, and none that does not.
+fn within(mut events: Vec<Event>, max_bytes: usize) -> Vec<Event> {
+    let mut bytes = 0;
+    events.retain(|event| {
+        bytes += serde_json::to_string(event).map_or(0, |text| text.len());
+        bytes <= max_bytes
+    });
+    events
 }
 
 async fn status_changed(status: Option<&mut watch::Receiver<Status>>) {

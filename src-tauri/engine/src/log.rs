@@ -445,6 +445,7 @@ struct Inner {
     counters: Counts,
     room: RoomWatch,
     salvaged: Option<Salvage>,
+    harness: Harness,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -453,12 +454,14 @@ struct Inner {
 pub(crate) struct Heads(Mutex<HashMap<StreamId, watch::Sender<u64>>>);
 
 impl Heads {
-    /// A watch of the stream's count, and whether it is new and has to be told the count.
-    fn watch(&self, stream: StreamId) -> (watch::Receiver<u64>, bool) {
+    /// A watch of the stream's count, and whether that has yet to be told. An empty stream's is told again and again;
+    /// a read that failed, or was given up, leaves the next watcher with the same duty.
+    fn watch(&self, stream: StreamId, harness: &Harness) -> (watch::Receiver<u64>, bool) {
         let mut heads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = !heads.contains_key(&stream);
         let sender = heads.entry(stream).or_insert_with(|| watch::channel(0).0);
-        (sender.subscribe(), is_new)
+        let is_untold = *sender.borrow() == 0 && !mutated!(harness, FailedCountIsZero);
+        (sender.subscribe(), is_new || is_untold)
     }
 
     /// The count only grows, whoever says it first.
@@ -594,6 +597,7 @@ impl EventLog {
             Arc::clone(&clock),
             counters.clone(),
         );
+        let own_harness = harness.clone();
         let writer = writer::Writer::new(writer::Tools {
             connection,
             dir: dir.to_owned(),
@@ -617,6 +621,7 @@ impl EventLog {
             counters,
             room,
             salvaged,
+            harness: own_harness,
             thread: Mutex::new(Some(thread)),
         })))
     }
@@ -682,8 +687,8 @@ impl EventLog {
 
     /// A watch of the stream's count of events. Register first, then look: a commit in between is not missed.
     pub(crate) async fn watch(&self, stream: StreamId) -> Result<watch::Receiver<u64>, ReadError> {
-        let (receiver, is_new) = self.0.heads.watch(stream);
-        if is_new {
+        let (receiver, is_untold) = self.0.heads.watch(stream, &self.0.harness);
+        if is_untold {
             // Counted after the watch exists, so that no commit falls between the two.
             let count = self.0.reads.count(stream).await?;
             self.0.heads.moved(stream, count);

@@ -173,6 +173,8 @@ mutants! {
     // Ops.
     /// A session applies an op again.
     NoOpId,
+    /// What cannot be done to the settings is refused, though it was done by this very op.
+    NoOpIdInSettings,
     /// The writer applies an op again.
     NoOpIdInWriter,
     /// A structural op is applied to whatever the conversation has become.
@@ -203,10 +205,20 @@ mutants! {
     PingOnOpen,
     /// A page of another version is answered as if it were of this one.
     SkipVersion,
+    /// A stream whose length could not be read passes for an empty one.
+    FailedCountIsZero,
     /// Epochs of every boot begin alike.
     EpochFromOne,
     /// A page's attachments outlive it.
     NoReap,
+    /// An attachment that nobody polls stays.
+    NoIdleReap,
+    /// A page that was overtaken is told that its attachment is unknown.
+    ForgetSuperseded,
+    /// Whichever attach is answered last counts, not the one that was asked for last.
+    LateAttachWins,
+    /// A batch never holds more than it may, not even one whole event.
+    StrictMaxBytes,
     /// Whoever says hello last is the newest page.
     LastHelloWins,
 }

@@ -1,6 +1,7 @@
 //! The engine's guards.
 
 mod again;
+mod attaching;
 mod changing;
 mod clicking;
 mod damaged;
@@ -167,6 +168,10 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         }
         Mutant::RoomIgnored => (story!(full_disk), "StorageFailed", "taken"),
         Mutant::NoOpId => (story!(op_twice), "the same receipt", "TurnActive"),
+        Mutant::NoOpIdInSettings => {
+            let green = "the same receipt";
+            (story!(removed_twice), green, "NotFound")
+        }
         Mutant::NoOpIdInWriter => (story!(server_twice), "the same receipt", "Other"),
         Mutant::NoExpectedHead => {
             let green = "ok1 stale1 rewinds1";
@@ -186,7 +191,24 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::CheckThenPark => (story!(wakeup), "answered", "parked1"),
         Mutant::EpochFromOne => (story!(old_boot), "UnknownEpoch", "stranger1"),
         Mutant::NoReap => (story!(reloads), "attachments1", "attachments11"),
-        Mutant::LastHelloWins => (story!(hello_again), "Superseded", "welcome"),
+        Mutant::LastHelloWins => {
+            let green = "live-refused0";
+            (story!(attaching::hello_again), green, "live-refused1")
+        }
+        Mutant::NoIdleReap => {
+            let green = "attachments0";
+            (story!(attaching::left), green, "attachments1")
+        }
+        Mutant::ForgetSuperseded => {
+            let green = "Superseded";
+            (story!(attaching::overtaken), green, "UnknownEpoch")
+        }
+        Mutant::LateAttachWins => {
+            let green = "the living poll goes on";
+            (story!(attaching::late_attach), green, "UnknownEpoch")
+        }
+        Mutant::StrictMaxBytes => (story!(attaching::big_event), "delivered", "stuck1"),
+        Mutant::FailedCountIsZero => (story!(attaching::failed_look), "answered", "parked1"),
     };
     Line { story, green, red }
 }
@@ -808,6 +830,25 @@ async fn server_twice(mutant: Option<Mutant>) -> String {
     }
 }
 
+async fn removed_twice(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let provider = server.provider();
+    let (op_id, op) = (
+        OpId::from_bits(random_u128()),
+        Op::RemoveProvider {
+            provider: provider.id,
+        },
+    );
+    world.add(provider).await;
+    let first = world.line.submit(op_id, op.clone()).await;
+    let second = world.line.submit(op_id, op).await;
+    let same = first == second;
+    match refusal(second) {
+        None if same => "the same receipt".to_owned(),
+        answer => said(answer, "another receipt"),
+    }
+}
+
 async fn retry_twice(mutant: Option<Mutant>) -> String {
     let (world, server) = set(mutant).await;
     server.script(Answer::whole(DIALECT, "Yes."));
@@ -967,13 +1008,6 @@ async fn reloads(mutant: Option<Mutant>) -> String {
         page.attach(StreamId::Library).await.expect("it may");
     }
     format!("attachments{}", world.engine().counters().attachments_now)
-}
-
-async fn hello_again(mutant: Option<Mutant>) -> String {
-    let (world, _server) = set(mutant).await;
-    let old = world.page().await;
-    let _new = old.reload().await;
-    said(refusal(world.line.hello("main", old.id()).await), "welcome")
 }
 
 async fn seen_twice(mutant: Option<Mutant>) -> String {

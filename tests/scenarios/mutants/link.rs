@@ -1,5 +1,7 @@
 //! The link's guards.
 
+mod by_hand;
+
 use std::{sync::Arc, time::Duration};
 
 use engine::Fault as DiskFault;
@@ -37,6 +39,25 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::LatchOnFail => (story!(reload_fails), "disabled0", "disabled1"),
         Mutant::ResetsUncounted => (story!(resets_for_ever), "at the button", "for ever"),
         Mutant::NoWaitLimit => (story!(hung), "given up", "stuck"),
+        Mutant::AnyAttachAnswer => {
+            let green = "regress0 declined1";
+            (story!(by_hand::late_attach), green, "regress1 declined1")
+        }
+        Mutant::HealTriggersItself => (story!(by_hand::no_load_works), "attach5", "attach21"),
+        Mutant::NoRepairDelay => (story!(by_hand::one_after_the_other), "apart", "at once"),
+        Mutant::SwapAtFirstEvent => (story!(by_hand::staged), "torn0", "torn1"),
+        Mutant::StateOnlyOnce => (story!(by_hand::lost_status), "answered", "spinner1"),
+        Mutant::LeakScope => (story!(by_hand::closed), "asks0", "asks1"),
+        Mutant::AnyEdition => {
+            let green = "filed0 declined1";
+            (story!(by_hand::older_of_before), green, "filed24 declined0")
+        }
+        Mutant::FileAnywhere => (story!(by_hand::older_elsewhere), "hole0", "hole1"),
+        Mutant::IgnoreAsOf => (story!(by_hand::older_across_rewind), "rows0", "rows7"),
+        Mutant::LastArrivedWins => {
+            let green = "page-old0";
+            (story!(by_hand::older_reversed), green, "page-old1")
+        }
     };
     Line { story, green, red }
 }

@@ -8,10 +8,10 @@
 
 use protocol::{
     Admission, AttachMode, AttachReason, Attached, Batch, Cursor, Epoch, ErrorCode, PollRequest,
-    Status, StreamId,
+    Status, StreamId, TranscriptPage, TurnId,
 };
 
-use crate::{Follow, mutant::mutated};
+use crate::{Declined, Follow, Transcript, mutant::mutated};
 
 /// How long a poll may stay parked: long enough to be rare, short enough that a lost one is noticed soon.
 pub const POLL_WAIT_MS: u32 = 8_000;
@@ -35,6 +35,10 @@ pub const EMPTY_POLL_DELAY_MS: u64 = 100;
 /// Names one request; its answer carries it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(u64);
+
+/// Names one of the folds that a link has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Edition(u64);
 
 /// Where a link stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -300,9 +304,9 @@ impl<F: Follow> Link<F> {
         self.shown.as_ref()
     }
 
-    /// The same, to put older turns in front.
-    pub fn shown_mut(&mut self) -> Option<&mut F> {
-        self.shown.as_mut()
+    /// How often what is shown was replaced as a whole; whoever asks for a part of it asks for a part of this one.
+    pub fn edition(&self) -> Edition {
+        Edition(self.counters.swaps)
     }
 
     /// What the session's turn is doing, as last heard.
@@ -402,7 +406,7 @@ impl<F: Follow> Link<F> {
                         request: PollRequest {
                             epoch: following.epoch,
                             after: fold.cursor(),
-                            seen_status: self.status.as_ref().map_or(0, |status| status.revision),
+                            seen_status: self.seen_status(),
                             wait_ms: POLL_WAIT_MS,
                             max_bytes: POLL_BYTES_MAX,
                         },
@@ -430,7 +434,7 @@ impl<F: Follow> Link<F> {
                 ticket: own,
                 what: Question::Attach { cursor },
                 ..
-            }) if own == ticket || mutated!(self, AnyAnswer) => {
+            }) if own == ticket || mutated!(self, AnyAttachAnswer) => {
                 self.asked = None;
                 match answer {
                     Ok(attached) => self.follow(attached, cursor, now_ms),
@@ -508,9 +512,11 @@ impl<F: Follow> Link<F> {
     /// Gives the attachment there was, for a parting `detach`.
     pub fn close(&mut self) -> Option<Epoch> {
         let epoch = self.epoch();
-        self.view = View::Closed;
-        self.stage = Stage::Detached;
-        self.asked = None;
+        if !mutated!(self, LeakScope) {
+            self.view = View::Closed;
+            self.stage = Stage::Detached;
+            self.asked = None;
+        }
         epoch
     }
 
@@ -553,6 +559,14 @@ impl<F: Follow> Link<F> {
             gives_up_ms: Some(now_ms.saturating_add(wait_ms)),
         });
         next
+    }
+
+    /// The newest status that was applied, not the newest that may have been sent.
+    fn seen_status(&self) -> u64 {
+        if mutated!(self, StateOnlyOnce) {
+            return u64::MAX;
+        }
+        self.status.as_ref().map_or(0, |status| status.revision)
     }
 
     /// What makes an attach necessary: the trouble that there is, if any.
@@ -707,6 +721,7 @@ impl<F: Follow> Link<F> {
             return;
         };
         let reached = match &following.goal {
+            Goal::Stage(..) if mutated!(self, SwapAtFirstEvent) => true,
             Goal::Stage(staged, head) => staged.cursor().count() >= head.count(),
             Goal::CatchUp(head) => self
                 .shown
@@ -778,12 +793,18 @@ impl<F: Follow> Link<F> {
             let doubled = REPAIR_DELAY_MS.saturating_mul(1 << self.tries);
             self.jittered(doubled.min(REPAIR_DELAY_MS_MAX))
         };
-        self.due_ms = now_ms.saturating_add(delay_ms);
+        self.due_ms = if mutated!(self, NoRepairDelay) {
+            now_ms
+        } else {
+            now_ms.saturating_add(delay_ms)
+        };
         // Asking once more on an attachment that did not answer twice would only cost time.
         if remedy == Remedy::AttachAgain || self.tries > 0 {
             self.stage = Stage::Detached;
         }
-        self.tries += 1;
+        if !mutated!(self, HealTriggersItself) {
+            self.tries += 1;
+        }
         self.counters.repairs += 1;
         self.trouble = Some(trouble);
     }
@@ -803,6 +824,32 @@ impl<F: Follow> Link<F> {
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^= bits >> 31;
         floor_ms + bits % (floor_ms / 2 + 1)
+    }
+}
+
+impl Link<Transcript> {
+    /// Files the answer to "older than `before`", asked for while `edition` was shown. Says how many turns were new.
+    ///
+    /// # Errors
+    /// When the answer does not belong to what is shown; nothing has changed then, and nothing has to be done.
+    pub fn file_older(
+        &mut self,
+        edition: Edition,
+        before: TurnId,
+        page: TranscriptPage,
+    ) -> Result<usize, Declined> {
+        let is_of_before = edition != self.edition() && !mutated!(self, AnyEdition);
+        match &mut self.shown {
+            Some(shown) if !is_of_before && self.view != View::Closed => {
+                #[cfg(feature = "mutants")]
+                shown.lacking(self.mutant);
+                shown.file_older(before, page)
+            }
+            Some(_) | None => {
+                self.counters.declined += 1;
+                Err(Declined::NotNext)
+            }
+        }
     }
 }
 

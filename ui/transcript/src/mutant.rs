@@ -46,8 +46,10 @@ macro_rules! mutants {
 
 #[cfg(feature = "mutants")]
 mutants! {
-    /// An answer counts though it is not the one that is waited for.
+    /// A poll's answer counts though it is not the one that is waited for.
     AnyAnswer,
+    /// An attach's answer counts though it is not the one that is waited for.
+    AnyAttachAnswer,
     /// An answer counts though it is of another epoch.
     NoEpochCheck,
     /// An event that was applied is applied again.
@@ -64,4 +66,22 @@ mutants! {
     LatchOnFail,
     /// The first answer after a reset passes for progress.
     ResetsUncounted,
+    /// A repair does not count as a try.
+    HealTriggersItself,
+    /// A repair begins at once.
+    NoRepairDelay,
+    /// A new transcript is shown before it has reached the head it was promised to reach.
+    SwapAtFirstEvent,
+    /// What a turn is doing passes for seen as soon as it may have been sent.
+    StateOnlyOnce,
+    /// A closed pane goes on.
+    LeakScope,
+    /// Older turns are filed though another transcript has taken the place of the one they were asked for.
+    AnyEdition,
+    /// Older turns are filed though others are missing below them.
+    FileAnywhere,
+    /// Older turns are filed as they were read, whatever was rewound since.
+    IgnoreAsOf,
+    /// The last page of older turns to arrive says what is above, whichever was asked for last.
+    LastArrivedWins,
 }

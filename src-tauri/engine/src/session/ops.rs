@@ -9,7 +9,7 @@ use protocol::{
 
 use super::{Session, Stamp, Written};
 use crate::{
-    log::{CommitError, Derived, Durability, OpDigest},
+    log::{Derived, Durability, OpDigest},
     mutant::mutated,
     refusal::{commit_report, invalid, read_report},
     sample,
@@ -39,17 +39,10 @@ impl Session {
     pub(super) async fn op(&mut self, op_id: OpId, op: Op) -> Result<Receipt, ErrorReport> {
         let digest = OpDigest::of(&op)?;
         // An op that ran before is answered as it was then, whatever has happened since.
-        let ran = self
-            .shared
-            .log
-            .reads()
-            .read(move |log| log.find_op(op_id))
-            .await;
-        match ran.map_err(|e| read_report(&e))? {
-            _ if mutated!(self.shared.harness, NoOpId) => {}
-            Some((then, receipt)) if then == digest.0 => return Ok(receipt),
-            Some(_) => return Err(commit_report(&CommitError::OpIdConflict)),
-            None => {}
+        if !mutated!(self.shared.harness, NoOpId)
+            && let Some(receipt) = self.shared.ran_before(op_id, digest).await?
+        {
+            return Ok(receipt);
         }
         if self.unsaved.is_some() {
             self.save_unsaved().await;

@@ -712,7 +712,7 @@ fn older_turns_are_put_in_front_until_there_are_none() {
     let mut added = 0;
     while let Some(before) = transcript.older_before() {
         added += transcript
-            .prepend_before(before, older(&log, count, before.get(), 2))
+            .file_older(before, older(&log, count, before.get(), 2))
             .expect("joins on");
     }
     assert_eq!(added, 5);
@@ -726,35 +726,56 @@ fn two_older_pages_in_the_wrong_order_leave_no_hole_and_nothing_twice() {
     let mut transcript = Transcript::from(older(&log, count, 99, 3));
     let (near, far) = (older(&log, count, 7, 3), older(&log, count, 4, 3));
     assert_eq!(
-        transcript.prepend_before(TurnId::new(4), far.clone()),
+        transcript.file_older(TurnId::new(4), far.clone()),
         Err(Declined::NotNext)
     );
+    assert_eq!(transcript.file_older(TurnId::new(7), near.clone()), Ok(3));
     assert_eq!(
-        transcript.prepend_before(TurnId::new(7), near.clone()),
-        Ok(3)
+        transcript.file_older(TurnId::new(7), near.clone()),
+        Ok(0),
+        "the same answer again"
     );
+    assert_eq!(transcript.file_older(TurnId::new(4), far), Ok(3));
+    assert_eq!(transcript.older_before(), None);
+    assert_eq!(transcript.file_older(TurnId::new(7), near), Ok(0));
     assert_eq!(
-        transcript.prepend_before(TurnId::new(7), near),
-        Err(Declined::NotNext)
+        transcript.older_before(),
+        None,
+        "an old answer knows nothing of what is above"
     );
-    assert_eq!(transcript.prepend_before(TurnId::new(4), far), Ok(3));
     assert_eq!(transcript.to_page(), log.folded().to_page());
 }
 
 #[test]
-fn older_turns_read_before_a_rewind_are_declined_and_ones_read_after_it_are_not() {
+fn older_turns_read_before_a_rewind_are_filed_without_what_was_rewound() {
     let mut log = long_log(9);
     let count = log.0.len();
     let mut transcript = Transcript::from(older(&log, count, 99, 3));
-    let held = older(&log, count, 7, 6);
+    let held = older(&log, count, 7, 5);
+    assert_eq!(turn_ids(&Transcript::from(held.clone())), [2, 3, 4, 5, 6]);
     log.rewind(TurnId::new(4)).turn(TurnId::new(10), 30);
     apply(&mut transcript, &log.0[count..]);
     assert_eq!(turn_ids(&transcript), [10]);
-    assert_eq!(transcript.prepend(held), Err(Declined::BeforeRewind));
+    assert_eq!(transcript.file_older(TurnId::new(7), held), Ok(2));
+    assert_eq!(turn_ids(&transcript), [2, 3, 10]);
     let before = transcript.older_before().expect("there are older ones");
-    assert_eq!(before, TurnId::new(4));
     let page = older(&log, log.0.len(), before.get(), 9);
-    assert_eq!(transcript.prepend_before(before, page), Ok(3));
+    assert_eq!(transcript.file_older(before, page), Ok(1));
+    assert_eq!(transcript.to_page(), log.folded().to_page());
+}
+
+#[test]
+fn older_turns_of_which_a_rewind_left_none_change_nothing() {
+    let mut log = long_log(9);
+    let count = log.0.len();
+    let mut transcript = Transcript::from(older(&log, count, 99, 3));
+    let held = older(&log, count, 7, 2);
+    log.rewind(TurnId::new(3)).turn(TurnId::new(10), 30);
+    apply(&mut transcript, &log.0[count..]);
+    assert_eq!(transcript.file_older(TurnId::new(7), held), Ok(0));
+    assert_eq!(transcript.older_before(), Some(TurnId::new(3)));
+    let page = older(&log, log.0.len(), 3, 9);
+    assert_eq!(transcript.file_older(TurnId::new(3), page), Ok(2));
     assert_eq!(transcript.to_page(), log.folded().to_page());
 }
 
@@ -765,7 +786,7 @@ fn older_turns_read_after_a_rewind_that_is_still_to_come_fit_too() {
     let mut transcript = Transcript::from(older(&log, count, 99, 2));
     log.rewind(TurnId::new(6)).turn(TurnId::new(10), 30);
     let page = older(&log, log.0.len(), 8, 9);
-    assert_eq!(transcript.prepend(page), Ok(5));
+    assert_eq!(transcript.file_older(TurnId::new(8), page), Ok(5));
     apply(&mut transcript, &log.0[count..]);
     assert_eq!(transcript.to_page(), log.folded().to_page());
 }
@@ -778,10 +799,16 @@ fn older_turns_of_another_session_or_log_are_declined() {
     let before = transcript.clone();
     let mut page = older(&log, count, 4, 2);
     page.session = SessionId::from_bits(99);
-    assert_eq!(transcript.prepend(page), Err(Declined::Foreign));
+    assert_eq!(
+        transcript.file_older(TurnId::new(4), page),
+        Err(Declined::Foreign)
+    );
     let mut page = older(&log, count, 4, 2);
     page.as_of = Cursor::from_count(LogId::from_bits(99), 1_000);
-    assert_eq!(transcript.prepend(page), Err(Declined::Foreign));
+    assert_eq!(
+        transcript.file_older(TurnId::new(4), page),
+        Err(Declined::Foreign)
+    );
     assert_eq!(transcript, before);
 }
 

@@ -12,6 +12,7 @@ use protocol::{
 };
 
 use super::{Change, Follow, WrongPage, turn::Turn};
+use crate::mutant::mutated;
 
 /// What the reader reads: the fold of one session's events.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,10 +28,10 @@ pub struct Transcript {
     floor: Option<TurnId>,
     tip: Option<Seq>,
     cursor: Cursor,
-    /// Older turns read before this position may lack a rewind that is known here.
-    rewound_by: u64,
     taken_out: Option<TurnId>,
     shelf: Shelf,
+    #[cfg(feature = "mutants")]
+    mutant: Option<crate::mutant::Mutant>,
 }
 
 /// Turns that were taken out while somebody looked, in case they are restored. A cache: a transcript that lacks one of
@@ -50,10 +51,7 @@ pub enum Declined {
     /// Of another session, or of another database.
     #[error("the older turns are of another session")]
     Foreign,
-    /// Read before a rewind that this transcript already has, so it may hold what was rewound.
-    #[error("the older turns were read before a rewind")]
-    BeforeRewind,
-    /// Asked for when the transcript began elsewhere, so turns would be missing in between.
+    /// Asked for when the transcript began further up, so turns would be missing in between.
     #[error("the older turns do not join on")]
     NotNext,
 }
@@ -72,9 +70,10 @@ impl Transcript {
             floor: None,
             tip: None,
             cursor: Cursor::at_start(log),
-            rewound_by: 0,
             taken_out: None,
             shelf: Shelf::default(),
+            #[cfg(feature = "mutants")]
+            mutant: None,
         }
     }
 
@@ -154,48 +153,44 @@ impl Transcript {
         self.cursor
     }
 
-    /// Puts older turns in front, taking them for the ones before the oldest that is loaded. Says how many were added.
-    /// Whoever may ask twice, or see the transcript swapped in between, uses [`Self::prepend_before`].
+    /// Files the answer to "older than `before`" in front. Says how many turns were new.
+    ///
+    /// An answer may be late: read before a rewind, asked for twice, or asked for before this transcript took another
+    /// one's place. What is filed is only what lies above the first turn there is, or was: rewinds apply on top, and
+    /// what is here already is newer than the answer.
     ///
     /// # Errors
     /// When the page does not belong here; nothing has changed then.
-    pub fn prepend(&mut self, page: TranscriptPage) -> Result<usize, Declined> {
+    pub fn file_older(&mut self, before: TurnId, page: TranscriptPage) -> Result<usize, Declined> {
         if page.session != self.session || page.as_of.log() != self.cursor.log() {
             return Err(Declined::Foreign);
         }
-        if page.as_of.count() < self.rewound_by {
-            return Err(Declined::BeforeRewind);
+        let floor = match self.older_before() {
+            Some(floor) => floor,
+            None if mutated!(self, LastArrivedWins) => self.floor.unwrap_or(before),
+            // All is here; a page that says otherwise is an old one.
+            None => return Ok(0),
+        };
+        if before < floor && !mutated!(self, FileAnywhere) {
+            return Err(Declined::NotNext);
         }
-        let turns = in_order(page.turns);
+        let mut turns = in_order(page.turns);
+        if !mutated!(self, IgnoreAsOf) {
+            turns.retain(|turn| turn.turn < floor);
+        }
         self.more_before = page.more_before;
-        let mut added = 0;
+        let added = turns.len();
         for view in turns.into_iter().rev() {
-            let joins = match self.turns.front() {
-                Some(first) => view.turn < first.view.turn,
-                None => self.floor.is_none_or(|floor| view.turn < floor),
-            };
-            if joins {
-                self.floor = Some(view.turn);
-                self.turns.push_front(Turn::from_view(view));
-                added += 1;
-            }
+            self.floor = Some(view.turn);
+            self.turns.push_front(Turn::from_view(view));
         }
         Ok(added)
     }
 
-    /// The same, for the answer to "older than `before`": declined when the transcript no longer begins there.
-    ///
-    /// # Errors
-    /// When the page does not belong here; nothing has changed then.
-    pub fn prepend_before(
-        &mut self,
-        before: TurnId,
-        page: TranscriptPage,
-    ) -> Result<usize, Declined> {
-        if self.older_before() != Some(before) {
-            return Err(Declined::NotNext);
-        }
-        self.prepend(page)
+    /// The same transcript without one of its guards.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn lacking(&mut self, mutant: Option<crate::mutant::Mutant>) {
+        self.mutant = mutant;
     }
 
     /// This as a page to go on from.
@@ -232,9 +227,9 @@ impl Transcript {
                 self.folder.clone_from(folder);
                 changes.push(Change::SessionChanged);
             }
-            EventBody::HistoryRewound { from, .. } => self.rewind(*from, event.seq, changes),
+            EventBody::HistoryRewound { from, .. } => self.rewind(*from, changes),
             EventBody::HistoryRestored { from, turns } => {
-                self.rewind(*from, event.seq, changes);
+                self.rewind(*from, changes);
                 self.restore(turns, changes);
             }
             EventBody::UserMessageAdded { .. } => self.fold_into_turn(event, changes),
@@ -302,7 +297,7 @@ impl Transcript {
         }
     }
 
-    fn rewind(&mut self, from: TurnId, seq: Seq, changes: &mut Vec<Change>) {
+    fn rewind(&mut self, from: TurnId, changes: &mut Vec<Change>) {
         while self.turns.back().is_some_and(|last| last.view.turn >= from) {
             if let Some(last) = self.turns.pop_back() {
                 self.shelf.0.insert(last.view.turn, last);
@@ -312,7 +307,6 @@ impl Transcript {
         if from <= TurnId::FIRST {
             self.more_before = false;
         }
-        self.rewound_by = seq.get();
         self.taken_out = Some(from);
         changes.push(Change::Rewound);
     }
@@ -413,9 +407,10 @@ impl From<TranscriptPage> for Transcript {
             more_before: page.more_before,
             tip: page.tip,
             cursor: page.as_of,
-            rewound_by: page.as_of.count(),
             taken_out: page.taken_out,
             shelf: Shelf::default(),
+            #[cfg(feature = "mutants")]
+            mutant: None,
         }
     }
 }
