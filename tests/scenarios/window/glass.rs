@@ -100,11 +100,14 @@ impl Window {
         self.step("forget the window", closed).await.ok();
     }
 
-    /// Keeps a picture.
+    /// Keeps a picture of the screen, as soon as it shows what the page is now. The driver's own pictures wait for the
+    /// page to draw once more; a page at rest may never do that, and the driver then never answers.
     pub(crate) async fn picture(&self, name: &str) {
-        let picture = self.client.screenshot();
-        let picture = self.step(format!("a picture of {name}"), picture).await;
-        pictures::keep(name, &picture.expect("a picture of the window"));
+        let drawn =
+            "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(arguments[0], 0)))";
+        self.run_to_its_end(drawn).await;
+        let kept = pictures::keep_screen(name);
+        self.step(format!("a picture of {name}"), kept).await;
     }
 
     /// Loads the page anew.

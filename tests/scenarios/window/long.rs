@@ -73,7 +73,7 @@ const AT_THE_TOP: &str = "
     const view = document.querySelector('[data-testid=transcript]');
     const edge = view.getBoundingClientRect().top;
     const slots = [...view.querySelectorAll('.turn-slot')];
-    const slot = slots.find((s) => s.lastElementChild.getBoundingClientRect().bottom > edge);
+    const slot = slots.find((s) => s.lastElementChild.getBoundingClientRect().bottom > edge + 60);
     return [Number(slot.dataset.turn), Math.round(slot.lastElementChild.getBoundingClientRect().top - edge)];
 ";
 
