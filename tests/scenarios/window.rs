@@ -4,6 +4,7 @@ mod asking;
 mod comings;
 pub(crate) mod glass;
 mod limits;
+mod long;
 mod player;
 mod settings;
 mod unread;

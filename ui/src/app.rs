@@ -241,9 +241,7 @@ fn on_key(desk: Desk, event: &ev::KeyboardEvent) {
         "/" if command => desk.open_settings(SettingsPart::Shortcuts),
         "C" | "c" if command && event.shift_key() => {
             let last = desk.pane.get_untracked().and_then(|pane| {
-                let turn = pane
-                    .turns
-                    .with_untracked(|turns| turns.last().map(|t| t.turn))?;
+                let turn = pane.turns.with_untracked(|turns| turns.last().copied())?;
                 Some(pane.answer(turn)).filter(|answer| !answer.is_empty())
             });
             match last {

@@ -419,7 +419,7 @@ impl Desk {
     pub(crate) fn export(self, pane: Pane) {
         ipc::spawn(async move {
             while pane.more_before.try_get_untracked() == Some(true) {
-                if !pane.load_older(|| {}).await {
+                if !pane.load_older().await {
                     self.toasts
                         .alert("The beginning of this chat cannot be read now; nothing was copied");
                     return;

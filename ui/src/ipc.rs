@@ -31,6 +31,28 @@ extern "C" {
     fn match_media(query: &str) -> Result<JsValue, JsValue>;
 }
 
+// What web-sys would have behind two further features, which the whole page would be compiled anew for.
+#[wasm_bindgen]
+extern "C" {
+    type Placed;
+    #[wasm_bindgen(method, js_name = getBoundingClientRect)]
+    fn rectangle(this: &Placed) -> Rectangle;
+    #[wasm_bindgen(method, getter)]
+    fn children(this: &Placed) -> Children;
+
+    type Rectangle;
+    #[wasm_bindgen(method, getter)]
+    fn top(this: &Rectangle) -> f64;
+    #[wasm_bindgen(method, getter)]
+    fn bottom(this: &Rectangle) -> f64;
+
+    type Children;
+    #[wasm_bindgen(method, getter)]
+    fn length(this: &Children) -> u32;
+    #[wasm_bindgen(method)]
+    fn item(this: &Children, at: u32) -> Option<web_sys::Element>;
+}
+
 /// Why a command has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CallError {
@@ -498,6 +520,43 @@ pub(crate) fn fit_field(area: &web_sys::HtmlTextAreaElement) {
     };
 }
 
+/// Where an element is on the screen, in pixels from the upper edge of the page.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Extent {
+    pub(crate) top: f64,
+    pub(crate) bottom: f64,
+}
+
+impl Extent {
+    pub(crate) fn height(self) -> f64 {
+        self.bottom - self.top
+    }
+}
+
+/// Lays the page out, if it is not, and says where the element is.
+pub(crate) fn extent(element: &web_sys::Element) -> Extent {
+    let rectangle = element.unchecked_ref::<Placed>().rectangle();
+    Extent {
+        top: rectangle.top(),
+        bottom: rectangle.bottom(),
+    }
+}
+
+/// The elements directly inside of one, to be had by their number.
+pub(crate) struct Inside(Children);
+
+impl Inside {
+    pub(crate) fn of(element: &web_sys::Element) -> Self {
+        Self(element.unchecked_ref::<Placed>().children())
+    }
+    pub(crate) fn count(&self) -> u32 {
+        self.0.length()
+    }
+    pub(crate) fn at(&self, number: u32) -> Option<web_sys::Element> {
+        self.0.item(number)
+    }
+}
+
 /// Gives the focus to the first element that matches; says whether there is one.
 pub(crate) fn focus(selector: &str) -> bool {
     let element = window()
@@ -520,6 +579,13 @@ pub(crate) fn is_text_focused() -> bool {
         // Any other field is small, and somebody went there on purpose.
         element.tag_name() == "INPUT" || element.tag_name() == "SELECT"
     })
+}
+
+/// The value of `attribute` at the nearest element around the focus that has it.
+pub(crate) fn focused_within(attribute: &str) -> Option<String> {
+    let focused = window()?.document()?.active_element()?;
+    let around = focused.closest(&format!("[{attribute}]")).ok()??;
+    around.get_attribute(attribute)
 }
 
 /// Whether nothing has the focus, as after its element went away.

@@ -2,6 +2,8 @@
 //!
 //! Invariant: what is shown is what the fold holds. Kept by: every change names what it is about and is answered from
 //! the fold; a swap goes through all of it, keeping the cells that are still right, so nothing blinks.
+//! A turn costs signals, and its texts are read as Markdown, only while it is drawn; the last one always has its cell,
+//! because the page asks it what it is doing.
 //! Not here: the fold (`transcript`), and the order of requests (`follow`).
 
 use std::{collections::HashMap, rc::Rc};
@@ -106,11 +108,6 @@ impl TurnCell {
                 return;
             }
         }
-    }
-
-    /// Whether it came to an end.
-    fn has_ended(self) -> bool {
-        self.head.with(|head| head.outcome.is_some())
     }
 
     /// Whether the model has said anything to the reader.
@@ -243,6 +240,13 @@ pub(crate) struct ToolCell {
     pub(crate) approval: Option<ApprovalView>,
 }
 
+/// A turn's cell, with the owner of all its signals.
+struct Kept {
+    cell: TurnCell,
+    owner: Owner,
+    drawn: bool,
+}
+
 /// What is shown of one session.
 #[derive(Clone, Copy)]
 pub(crate) struct Pane {
@@ -254,7 +258,8 @@ pub(crate) struct Pane {
     pub(crate) model: RwSignal<Option<ModelRef>>,
     /// Where its tools see files.
     pub(crate) folder: RwSignal<Option<String>>,
-    pub(crate) turns: RwSignal<Vec<TurnCell>>,
+    /// All that are loaded.
+    pub(crate) turns: RwSignal<Vec<TurnId>>,
     pub(crate) more_before: RwSignal<bool>,
     /// The turn that runs, by its events.
     pub(crate) running: RwSignal<Option<TurnId>>,
@@ -265,7 +270,8 @@ pub(crate) struct Pane {
     pub(crate) trouble: RwSignal<Option<Trouble>>,
     /// For a turn that is shown again: what the clock said then.
     moment: Option<RwSignal<Timestamp>>,
-    cells: StoredValue<HashMap<TurnId, TurnCell>>,
+    cells: StoredValue<HashMap<TurnId, Kept>>,
+    owner: StoredValue<Owner>,
     line: StoredValue<Option<Rc<Line<Transcript>>>, LocalStorage>,
 }
 
@@ -300,6 +306,8 @@ impl Pane {
             trouble: RwSignal::new(None),
             moment,
             cells: StoredValue::new(HashMap::new()),
+            // Whoever makes the pane owns its cells.
+            owner: StoredValue::new(Owner::current().unwrap_or_default()),
             line: StoredValue::new_local(None),
         }
     }
@@ -319,12 +327,15 @@ impl Pane {
         self.link_state.get() == LinkState::Live
     }
 
-    /// The last turn on the screen that came to an end.
+    /// The last turn that came to an end.
     pub(crate) fn last_ended(self) -> Option<TurnId> {
-        self.turns.with(|turns| {
-            let ended = turns.iter().rev().find(|cell| cell.has_ended());
-            ended.map(|cell| cell.turn)
+        self.turns.track();
+        self.running.track();
+        self.with_transcript(|transcript| {
+            let ended = |view: &&TurnView| view.outcome.is_some();
+            transcript.turns().rev().find(ended).map(|view| view.turn)
         })
+        .flatten()
     }
 
     /// The question that the running turn waits with, by its events.
@@ -401,22 +412,71 @@ impl Pane {
         }
     }
 
-    /// Loads older turns and puts them in front; `before` runs just before they appear.
-    pub(crate) async fn load_older(self, before: impl FnOnce()) -> bool {
+    /// Loads older turns and puts them in front; says whether any came.
+    pub(crate) async fn load_older(self) -> bool {
         let Some(line) = self.line.try_get_value().flatten() else {
             return false;
         };
-        let owner = Owner::current();
         if !follow::older(&line).await {
             return false;
         }
-        before();
-        let show = || self.show_all(&line.link.borrow());
-        match owner {
-            Some(owner) => owner.with(show),
-            None => show(),
+        if let Some(transcript) = line.link.borrow().shown() {
+            self.show_order(transcript);
         }
         true
+    }
+
+    /// The cell of a turn that is drawn from now on.
+    pub(crate) fn draw(self, turn: TurnId) -> Option<TurnCell> {
+        let line = self.line.try_get_value().flatten()?;
+        let link = line.link.borrow();
+        let view = link.shown()?.turn(turn)?;
+        let cell = match self.cell(turn) {
+            Some(cell) => cell,
+            None => self.new_cell(view, link.counters().swaps),
+        };
+        self.note_drawn(turn, true);
+        Some(cell)
+    }
+
+    /// It is not drawn any more. Whoever drew it has let go of its signals.
+    pub(crate) fn undraw(self, turn: TurnId) {
+        self.note_drawn(turn, false);
+        self.drop_undrawn();
+    }
+
+    fn note_drawn(self, turn: TurnId, drawn: bool) {
+        // A pane that is gone has nothing to note.
+        self.cells.try_update_value(|cells| {
+            if let Some(kept) = cells.get_mut(&turn) {
+                kept.drawn = drawn;
+            }
+        });
+    }
+
+    /// Only what is drawn keeps its cell, and the last turn.
+    fn drop_undrawn(self) {
+        let last = self.turns.try_with_untracked(|turns| turns.last().copied());
+        let dropped = self.cells.try_update_value(|cells| {
+            let mut dropped = Vec::new();
+            cells.retain(|turn, kept| {
+                let keep = kept.drawn || last == Some(Some(*turn));
+                if !keep {
+                    dropped.push(kept.owner.clone());
+                }
+                keep
+            });
+            dropped
+        });
+        for owner in dropped.into_iter().flatten() {
+            owner.cleanup();
+        }
+    }
+
+    /// How much there is to read in a turn, for whoever must guess its height.
+    pub(crate) fn with_turn<R>(self, turn: TurnId, ask: impl FnOnce(&TurnView) -> R) -> Option<R> {
+        self.with_transcript(|transcript| transcript.turn(turn).map(ask))
+            .flatten()
     }
 
     /// Shows what a link has heard.
@@ -440,8 +500,14 @@ impl Pane {
             return;
         };
         self.show_session(transcript);
+        let swap = link.counters().swaps;
         for view in transcript.turns() {
-            self.show_turn(view, link.counters().swaps);
+            self.show_turn(view, swap);
+        }
+        if let Some(last) = transcript.turns().next_back()
+            && self.cell(last.turn).is_none()
+        {
+            self.new_cell(last, swap);
         }
         self.show_order(transcript);
         set_if_new(self.loaded, true);
@@ -457,8 +523,10 @@ impl Pane {
                 Change::SessionChanged => session = true,
                 Change::TurnAdded(turn) => {
                     order = true;
-                    if let Some(view) = transcript.turn(turn) {
-                        self.show_turn(view, swap);
+                    if let Some(view) = transcript.turn(turn)
+                        && self.cell(turn).is_none()
+                    {
+                        self.new_cell(view, swap);
                     }
                 }
                 Change::TurnChanged(turn) => {
@@ -467,13 +535,14 @@ impl Pane {
                     }
                 }
                 Change::ItemAdded { turn, item } => {
-                    if let (Some(cell), Some(view)) = (self.cell(turn), transcript.turn(turn)) {
-                        let known = cell
-                            .items
-                            .with_untracked(|items| items.iter().any(|cell| cell.item == item));
-                        if !known {
-                            show_items(cell, view, swap);
-                        }
+                    let known = self.cell(turn).is_some_and(|cell| {
+                        let items = cell.items;
+                        items.with_untracked(|items| items.iter().any(|cell| cell.item == item))
+                    });
+                    if let Some(view) = transcript.turn(turn)
+                        && !known
+                    {
+                        self.show_turn(view, swap);
                     }
                 }
                 Change::TextGrew { turn, item } | Change::ItemChanged { turn, item } => {
@@ -488,17 +557,18 @@ impl Pane {
             }
         }
         for (turn, item) in grown {
-            let cell = self.cell(turn).and_then(|cell| {
-                cell.items
-                    .with_untracked(|items| items.iter().rev().find(|c| c.item == item).copied())
+            self.with_kept(turn, |turn_cell| {
+                let cell = turn_cell
+                    .items
+                    .with_untracked(|items| items.iter().rev().find(|c| c.item == item).copied());
+                if let (Some(cell), Some(view)) = (cell, transcript.item(turn, item))
+                    && !show_item(cell, view, Since::Grown)
+                    && let Some(view) = transcript.turn(turn)
+                {
+                    // It has become another kind of item: an answer that turned out to be reasoning.
+                    show_items(turn_cell, view, swap);
+                }
             });
-            if let (Some(cell), Some(view)) = (cell, transcript.item(turn, item))
-                && !show_item(cell, view, Since::Grown)
-                && let (Some(cell), Some(view)) = (self.cell(turn), transcript.turn(turn))
-            {
-                // It has become another kind of item: an answer that turned out to be reasoning.
-                show_items(cell, view, swap);
-            }
         }
         if order {
             self.show_order(transcript);
@@ -517,42 +587,53 @@ impl Pane {
     }
 
     fn show_order(self, transcript: &Transcript) {
-        let before = self
-            .turns
-            .with_untracked(|turns| turns.iter().map(|cell| cell.turn).collect::<Vec<_>>());
         let now: Vec<TurnId> = transcript.turns().map(|view| view.turn).collect();
-        if before != now {
-            self.cells
-                .update_value(|cells| cells.retain(|turn, _| now.binary_search(turn).is_ok()));
-            let cells = self.cells.with_value(|cells| {
-                let cells = now.iter().filter_map(|turn| cells.get(turn).copied());
-                cells.collect::<Vec<_>>()
-            });
-            self.turns.set(cells);
+        if self.turns.with_untracked(|before| *before != now) {
+            self.turns.set(now);
+            self.drop_undrawn();
         }
         set_if_new(self.more_before, transcript.more_before());
         set_if_new(self.running, transcript.running());
     }
 
+    /// Brings a turn up to date, if it is drawn.
     fn show_turn(self, view: &TurnView, swap: u64) {
-        let cell = match self.cell(view.turn) {
-            Some(cell) => {
-                set_if_new(cell.head, head(view));
-                cell
-            }
-            None => {
-                let cell = TurnCell::of(view);
-                self.cells.update_value(|cells| {
-                    cells.insert(view.turn, cell);
-                });
-                cell
-            }
-        };
-        show_items(cell, view, swap);
+        self.with_kept(view.turn, |cell| {
+            set_if_new(cell.head, head(view));
+            show_items(cell, view, swap);
+        });
+    }
+
+    fn new_cell(self, view: &TurnView, swap: u64) -> TurnCell {
+        let parent = self.owner.get_value();
+        let owner = parent.with(Owner::new);
+        let cell = owner.with(|| {
+            let cell = TurnCell::of(view);
+            show_items(cell, view, swap);
+            cell
+        });
+        self.cells.update_value(|cells| {
+            let kept = Kept {
+                cell,
+                owner,
+                drawn: false,
+            };
+            cells.insert(view.turn, kept);
+        });
+        cell
     }
 
     fn cell(self, turn: TurnId) -> Option<TurnCell> {
-        self.cells.with_value(|cells| cells.get(&turn).copied())
+        self.cells
+            .with_value(|cells| cells.get(&turn).map(|kept| kept.cell))
+    }
+
+    /// Changes a turn's cell as the owner of its signals.
+    fn with_kept<R>(self, turn: TurnId, change: impl FnOnce(TurnCell) -> R) -> Option<R> {
+        let (cell, owner) = self
+            .cells
+            .with_value(|cells| cells.get(&turn).map(|kept| (kept.cell, kept.owner.clone())))?;
+        Some(owner.with(|| change(cell)))
     }
 
     fn with_transcript<R>(self, ask: impl FnOnce(&Transcript) -> R) -> Option<R> {

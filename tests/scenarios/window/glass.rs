@@ -16,7 +16,7 @@ use std::{
 
 use fantoccini::{Client, Locator, elements::Element, error::CmdError, wd::TimeoutConfiguration};
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use desk::Desk;
 
@@ -39,6 +39,9 @@ pub(crate) const SHIFT: &str = "\u{E008}";
 const CONTROL: &str = "\u{E009}";
 /// Lets go of every key that is held.
 const RELEASED: &str = "\u{E000}";
+pub(crate) const END: &str = "\u{E010}";
+pub(crate) const HOME: &str = "\u{E011}";
+pub(crate) const PAGE_UP: &str = "\u{E00E}";
 pub(crate) const ESCAPE: &str = "\u{E00C}";
 
 /// What a story did or waited for last.
@@ -104,11 +107,14 @@ impl Window {
         self.step("forget the window", closed).await.ok();
     }
 
-    /// Keeps a picture.
+    /// Keeps a picture of the screen, as soon as it shows what the page is now. The driver's own pictures wait for the
+    /// page to draw once more; a page at rest may never do that, and the driver then never answers.
     pub(crate) async fn picture(&self, name: &str) {
-        let picture = self.client.screenshot();
-        let picture = self.step(format!("a picture of {name}"), picture).await;
-        pictures::keep(name, &picture.expect("a picture of the window"));
+        let drawn =
+            "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(arguments[0], 0)))";
+        self.run_to_its_end(drawn).await;
+        let kept = pictures::keep_screen(name);
+        self.step(format!("a picture of {name}"), kept).await;
     }
 
     /// Loads the page anew.
@@ -136,6 +142,16 @@ impl Window {
         let pressed = focused.send_keys(keys);
         let pressed = self.step(format!("press {keys:?}"), pressed).await;
         pressed.expect("it takes keys");
+    }
+
+    /// Types into an element.
+    pub(crate) async fn press_in(&self, testid: &str, keys: &str) {
+        let element = self.wait_for(testid).await;
+        let pressed = self.step(
+            format!("press {keys:?} in {testid}"),
+            element.send_keys(keys),
+        );
+        pressed.await.expect("it takes keys");
     }
 
     /// A shortcut: Control and a key, wherever the focus is.
@@ -262,6 +278,15 @@ impl Window {
         let ran = self.client.execute(script, Vec::new());
         let ran = self.step(format!("run {script:?}"), ran).await;
         ran.expect("the script runs")
+    }
+
+    /// Waits until a script of the test's own returns true.
+    pub(crate) async fn wait_for_script(&self, script: &str) {
+        let until = Instant::now() + PATIENCE;
+        while self.run(script).await != Value::Bool(true) {
+            assert!(Instant::now() < until, "hung while waiting for {script}");
+            sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Runs one that calls its last argument when it is done, which may take as long as a story may.

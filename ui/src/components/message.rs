@@ -96,7 +96,7 @@ fn EditForm(
     let tip = pane.tip();
     let is_last = pane
         .turns
-        .with_untracked(|turns| turns.last().is_some_and(|last| last.turn == turn));
+        .with_untracked(|turns| turns.last() == Some(&turn));
     let sending = RwSignal::new(false);
     field.on_load(move |field| {
         text.with_value(|text| field.set_value(text));

@@ -1,9 +1,12 @@
 //! The transcript: the turns of the open session, and the view onto them.
 //!
 //! The view follows the text only while the reader is at its end. Going up by any means lets go of it, coming back to
-//! the end takes hold again; nothing else moves it. Older turns appear above without moving what is read.
+//! the end takes hold again; nothing else moves it. Older turns appear above without moving what is read, and of a long
+//! conversation only what is near the view is in the page.
 
-use std::{cell::Cell, rc::Rc};
+mod hold;
+mod room;
+mod stand;
 
 use leptos::{ev, html, prelude::*};
 use protocol::{Origin, Phase, Status, TurnId};
@@ -19,77 +22,25 @@ use crate::{
     ipc::{self, SizeWatch},
     pane::Pane,
 };
-
-/// This near to the end counts as being there: a fraction of a line.
-const AT_END_PX: i32 = 12;
-/// Older turns are asked for before the reader runs out of text: about a screen.
-const NEAR_TOP_PX: i32 = 800;
+use stand::Stand;
 
 /// What is shown of a session.
 #[component]
 pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
     let desk = use_desk();
-    let scroller = NodeRef::<html::Section>::new();
+    let stand = Stand::at_end_of(pane);
     let content = NodeRef::<html::Div>::new();
-    // Whether the view follows the end of the text.
-    let follows = RwSignal::new(true);
+    let follows = stand.follows;
+    let loading = stand.loading;
     provide_context(AtEnd(follows));
-    let pressed = Rc::new(Cell::new(false));
-    let last_top = Rc::new(Cell::new(0));
-    let loading = RwSignal::new(false);
 
-    let to_end = move || {
-        if let Some(view) = scroller.get_untracked() {
-            view.set_scroll_top(view.scroll_height());
-        }
-    };
-    let load_older = move || {
-        let wanted = scroller
-            .get_untracked()
-            .is_some_and(|view| view.scroll_top() < NEAR_TOP_PX);
-        let possible = pane.more_before.get_untracked()
-            && pane.link_state.get_untracked() == LinkState::Live
-            && !loading.get_untracked();
-        if !(wanted && possible) {
-            return;
-        }
-        loading.set(true);
-        ipc::spawn(async move {
-            let stood = Rc::new(Cell::new((0, 0)));
-            let noted = Rc::clone(&stood);
-            let came = pane
-                .load_older(move || {
-                    if let Some(view) = scroller.try_get_untracked().flatten() {
-                        noted.set((view.scroll_height(), view.scroll_top()));
-                    }
-                })
-                .await;
-            if came {
-                ipc::next_frame_or(100).await;
-                // What is read stays where it is; the new turns are above it.
-                if let Some(view) = scroller.try_get_untracked().flatten() {
-                    let (height, top) = stood.get();
-                    view.set_scroll_top(top + view.scroll_height() - height);
-                }
-            }
-            loading.try_set(false);
-        });
-    };
-
-    // What changes the height of the text or of the view is followed by the view in the same frame.
+    // What changes the height of the text or of the view is answered in the same frame.
     let watches = StoredValue::new_local(Vec::<SizeWatch>::new());
-    let holds = Rc::clone(&pressed);
-    let resized = move || {
-        if follows.try_get_untracked() == Some(true) && !holds.get() {
-            to_end();
-        }
-        load_older();
-    };
     Effect::new(move |_| {
-        if let (Some(view), Some(text)) = (scroller.get(), content.get()) {
+        if let (Some(view), Some(text)) = (stand.view.get(), content.get()) {
             let seen = [
-                SizeWatch::new(&view, resized.clone()),
-                SizeWatch::new(&text, resized.clone()),
+                SizeWatch::new(&view, move || stand.settle()),
+                SizeWatch::new(&text, move || stand.settle()),
             ];
             watches.set_value(seen.into_iter().flatten().collect());
         }
@@ -98,59 +49,29 @@ pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
     Effect::new(move |before: Option<u64>| {
         let sent = desk.sent.get();
         if before.is_some_and(|before| before != sent) {
-            follows.set(true);
-            to_end();
+            stand.to_end();
         }
         sent
     });
 
-    let on_scroll = {
-        let last_top = Rc::clone(&last_top);
-        move |_| {
-            let Some(view) = scroller.get_untracked() else {
-                return;
-            };
-            let top = view.scroll_top();
-            let went_up = top < last_top.replace(top);
-            let at_end = view.scroll_height() - top - view.client_height() <= AT_END_PX;
-            if at_end != follows.get_untracked() && (at_end || went_up) {
-                follows.set(at_end);
-            }
-            load_older();
-        }
-    };
-    // Letting go at once, and not only when the scroll is reported: the next piece of text must not win the race.
-    let let_go = move || {
-        let scrollable = scroller
-            .get_untracked()
-            .is_some_and(|view| view.scroll_top() > 0);
-        if scrollable && follows.get_untracked() {
-            follows.set(false);
-        }
-    };
     let on_wheel = move |event: ev::WheelEvent| {
         if event.delta_y() < 0.0 {
-            let_go();
+            stand.let_go();
         }
     };
-    let on_keydown = move |event: ev::KeyboardEvent| match event.key().as_str() {
-        "PageUp" | "ArrowUp" | "Home" => let_go(),
-        " " if event.shift_key() => let_go(),
-        _ => {}
-    };
-    let on_pointerdown = {
-        let pressed = Rc::clone(&pressed);
-        move |_| pressed.set(true)
-    };
-    let release = window_event_listener(ev::pointerup, {
-        let pressed = Rc::clone(&pressed);
-        move |_| {
-            // Somebody who selected text is reading it.
-            if pressed.replace(false) && ipc::has_selection() {
-                let_go();
-            }
+    let on_keydown = move |event: ev::KeyboardEvent| {
+        let key = event.key();
+        match key.as_str() {
+            "PageUp" | "ArrowUp" | "Home" => stand.let_go(),
+            " " if event.shift_key() => stand.let_go(),
+            _ => {}
         }
-    });
+        let plain = !(event.ctrl_key() || event.alt_key() || event.meta_key() || event.shift_key());
+        if plain && !ipc::is_text_focused() && stand.go(&key) {
+            event.prevent_default();
+        }
+    };
+    let release = window_event_listener(ev::pointerup, move |_| stand.release());
     on_cleanup(move || release.remove());
 
     // What stands on the screen of a window that somebody looks at, down to its end, has been seen.
@@ -187,18 +108,18 @@ pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
     view! {
         <div class="transcript-frame">
             <section
-                node_ref=scroller
+                node_ref=stand.view
                 class="transcript"
                 data-testid="transcript"
                 role="log"
                 aria-label="Conversation"
                 aria-busy=busy
                 tabindex="0"
-                on:scroll=on_scroll
+                on:scroll=move |_| stand.scrolled()
                 on:wheel=on_wheel
-                on:touchmove=move |_| let_go()
+                on:touchmove=move |_| stand.let_go()
                 on:keydown=on_keydown
-                on:pointerdown=on_pointerdown
+                on:pointerdown=move |_| stand.press()
             >
                 <div node_ref=content class="transcript-column">
                     {move || {
@@ -221,9 +142,11 @@ pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
                                 }
                             })
                     }}
-                    <For each=move || pane.turns.get() key=|cell| cell.turn let:cell>
-                        <Turn pane cell />
-                    </For>
+                    <div node_ref=stand.list class="turns">
+                        <For each=move || stand.rows.get() key=|row| row.turn let:row>
+                            <Slot pane stand turn=row.turn />
+                        </For>
+                    </div>
                     <LinkBar pane />
                 </div>
             </section>
@@ -237,10 +160,7 @@ pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
                 data-testid="jump-latest"
                 tabindex=move || if follows.get() { "-1" } else { "0" }
                 aria-hidden=move || if follows.get() { "true" } else { "false" }
-                on:click=move |_| {
-                    follows.set(true);
-                    to_end();
-                }
+                on:click=move |_| stand.to_end()
             >
                 <Glyph icon=Icon::ArrowDown />
                 {move || if pane.question().is_some() { "Waiting for you" } else { "Latest" }}
@@ -248,6 +168,32 @@ pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
         </div>
     }
     .into_any()
+}
+
+/// A turn in the page, below the room of those above it that are not.
+#[component]
+fn Slot(pane: Pane, stand: Stand, turn: TurnId) -> impl IntoView {
+    let cell = pane.draw(turn);
+    on_cleanup(move || pane.undraw(turn));
+    let gap = Memo::new(move |_| {
+        stand.rows.with(|rows| {
+            let own = rows.iter().find(|row| row.turn == turn);
+            own.map_or(0.0, |row| row.gap)
+        })
+    });
+    cell.map(|cell| {
+        view! {
+            <div
+                class="turn-slot"
+                data-turn=turn.get().to_string()
+                on:click=move |_| stand.touch(turn)
+            >
+                <div class="turn-gap" style:block-size=move || format!("{}px", gap.get())></div>
+                <Turn pane cell />
+            </div>
+        }
+        .into_any()
+    })
 }
 
 /// Where the link stands when that concerns the reader. The transcript stays as it is.

@@ -62,10 +62,7 @@ fn Item(pane: Pane, cell: TurnCell, item: ItemCell, editing: RwSignal<bool>) -> 
 fn TurnFoot(pane: Pane, cell: TurnCell, editing: RwSignal<bool>) -> impl IntoView {
     let turn = cell.turn;
     let runs = Memo::new(move |_| cell.head.with(|head| head.outcome.is_none()));
-    let is_last = Memo::new(move |_| {
-        pane.turns
-            .with(|turns| turns.last().is_some_and(|last| last.turn == turn))
-    });
+    let is_last = Memo::new(move |_| pane.turns.with(|turns| turns.last() == Some(&turn)));
     // Whether it is asked if the turn shall run again although a tool of it may have had an effect.
     let wondering = RwSignal::new(false);
     let slept = Memo::new(move |_| cell.head.with(|head| head.slept.clone()));

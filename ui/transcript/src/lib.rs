@@ -16,6 +16,7 @@ pub mod player;
 
 pub mod markdown;
 pub mod revival;
+pub mod sheet;
 pub mod words;
 
 pub use fold::*;

@@ -10,16 +10,12 @@ use tokio::{process::Command, time::timeout};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-pub(super) fn keep(name: &str, picture: &[u8]) {
-    std::fs::write(file(name), picture).expect("the picture is kept");
-}
-
-/// A picture of the whole screen: a window that hangs makes none of its own.
+/// What is on the screen now. A window that hangs makes no picture of its own.
 pub(super) async fn keep_screen(name: &str) {
     let mut import = Command::new("import");
     import.args(["-silent", "-window", "root"]).arg(file(name));
     import.stdin(Stdio::null()).kill_on_drop(true);
-    // The failure that is told of counts, and not a picture of it.
+    // The story counts, and not a picture of it.
     let _ = timeout(LIMIT, import.status()).await;
 }
 

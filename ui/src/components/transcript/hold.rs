@@ -1,0 +1,82 @@
+//! The hold: keeps what is read at its place while the text above it changes its height.
+//!
+//! Invariant: the element at the upper edge of the view stays where it is on the screen, whatever appears, settles or
+//! goes above it. WebKitGTK does not do that by itself (it has no `overflow-anchor`). Places are counted from the
+//! beginning of the text, not of the view: so the reader's own scrolling is never mistaken for a movement of the text.
+
+use leptos::web_sys::{Element, HtmlElement};
+
+use crate::ipc::{self, Inside};
+
+/// Finer than a block of a list in a quote nothing needs to be.
+const DEPTH_MAX: usize = 8;
+
+/// Elements at the upper edge, the finest first, each with its place.
+#[derive(Default)]
+pub(super) struct Hold {
+    anchors: Vec<(Element, f64)>,
+    /// What the last correction could not say in whole pixels.
+    rest: f64,
+}
+
+impl Hold {
+    /// Takes hold of what stands at the upper edge of `view`. `list` has the turns, each below the room of those that
+    /// are not drawn. Room alone is nothing to hold on to: it is drawn on as soon as somebody looks at it.
+    pub(super) fn take(&mut self, view: &HtmlElement, list: &Element) {
+        self.anchors.clear();
+        let edges = ipc::extent(view);
+        let turn = first_below(list, edges.top).and_then(|slot| slot.last_element_child());
+        let Some(turn) = turn.filter(|turn| ipc::extent(turn).top < edges.bottom) else {
+            return;
+        };
+        self.anchors.push((turn.clone(), place(view, &turn)));
+        let mut parent = turn;
+        while let Some(child) = first_below(&parent, edges.top) {
+            self.anchors.push((child.clone(), place(view, &child)));
+            if self.anchors.len() == DEPTH_MAX {
+                break;
+            }
+            parent = child;
+        }
+        self.anchors.reverse();
+    }
+
+    /// How far to scroll, in whole pixels, so that what is held stands where it stood.
+    pub(super) fn correction(&mut self, view: &HtmlElement) -> i32 {
+        let held = self
+            .anchors
+            .iter()
+            .find(|(element, _)| element.is_connected());
+        let Some((element, stood)) = held else {
+            return 0;
+        };
+        let moved = place(view, element) - stood + self.rest;
+        let whole = moved.round();
+        self.rest = moved - whole;
+        whole as i32
+    }
+}
+
+/// How far from the beginning of the text an element stands.
+fn place(view: &HtmlElement, element: &Element) -> f64 {
+    let from_edge = ipc::extent(element).top - ipc::extent(view).top;
+    from_edge + f64::from(view.scroll_top())
+}
+
+/// The first child that reaches below `edge`. Children stand below each other, so half of them need no look each time.
+fn first_below(parent: &Element, edge: f64) -> Option<Element> {
+    let children = Inside::of(parent);
+    let (mut from, mut to) = (0, children.count());
+    while from < to {
+        let middle = from + (to - from) / 2;
+        let reaches = children
+            .at(middle)
+            .is_some_and(|child| ipc::extent(&child).bottom > edge);
+        if reaches {
+            to = middle;
+        } else {
+            from = middle + 1;
+        }
+    }
+    children.at(from)
+}
