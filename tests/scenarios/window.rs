@@ -1,10 +1,13 @@
 //! What only the real window can break. The shipped binary, driven from outside; run by `cargo xtask test`.
 
 mod asking;
+mod breaking;
 mod comings;
+mod dying;
 pub(crate) mod glass;
 mod limits;
 mod settings;
+mod several;
 mod verdict;
 
 use glass::{Desk, ESCAPE, Window};

@@ -7,6 +7,7 @@ mod desk;
 mod driver;
 mod pictures;
 mod processes;
+mod views;
 
 use std::{
     collections::VecDeque,
@@ -16,9 +17,10 @@ use std::{
 
 use fantoccini::{Client, Locator, elements::Element, error::CmdError, wd::TimeoutConfiguration};
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use desk::Desk;
+pub(crate) use views::View;
 
 /// A debug build on a busy machine is slow to draw.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -243,6 +245,15 @@ impl Window {
         let ran = self.client.execute(script, Vec::new());
         let ran = self.step(format!("run {script:?}"), ran).await;
         ran.expect("the script runs")
+    }
+
+    /// Waits until a script of the test's own returns true.
+    pub(crate) async fn wait_for_script(&self, script: &str) {
+        let until = Instant::now() + PATIENCE;
+        while self.run(script).await != Value::Bool(true) {
+            assert!(Instant::now() < until, "hung while waiting for {script}");
+            sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Runs one that calls its last argument when it is done, which may take as long as a story may.
