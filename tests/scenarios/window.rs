@@ -1,12 +1,15 @@
 //! What only the real window can break. The shipped binary, driven from outside; run by `cargo xtask test`.
 
 mod asking;
+mod breaking;
 mod comings;
+mod dying;
 pub(crate) mod glass;
 mod limits;
 mod long;
 mod player;
 mod settings;
+mod several;
 mod unread;
 mod verdict;
 

@@ -7,6 +7,7 @@ mod desk;
 mod driver;
 mod pictures;
 mod processes;
+mod views;
 
 use std::{
     collections::VecDeque,
@@ -19,6 +20,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use desk::Desk;
+pub(crate) use views::View;
 
 /// A debug build on a busy machine is slow to draw.
 const PATIENCE: Duration = Duration::from_secs(30);

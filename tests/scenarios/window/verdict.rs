@@ -62,7 +62,8 @@ fn asked(page: &TranscriptPage) -> Vec<String> {
     })
 }
 
-fn said(page: &TranscriptPage) -> Vec<String> {
+/// What the model said, letters alone.
+pub(super) fn said(page: &TranscriptPage) -> Vec<String> {
     texts(page, |body| match body {
         ItemBody::Text {
             part: Part::Answer,

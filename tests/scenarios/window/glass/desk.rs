@@ -12,14 +12,14 @@ use engine::Reader;
 use fantoccini::{Client, ClientBuilder};
 use futures_util::FutureExt;
 use hyper_util::client::legacy::connect::HttpConnector;
-use protocol::{Dialect, LibraryPage, StreamId, TranscriptPage};
+use protocol::{Dialect, Event, LibraryPage, StreamId, TranscriptPage};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::model_server::ModelServer;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{
-    Steps, Window,
+    LOOK_EVERY, PATIENCE, Steps, Window,
     driver::Driver,
     pictures,
     processes::{Mark, Process},
@@ -148,14 +148,33 @@ impl Desk {
         }
     }
 
-    /// Starts the app.
-    pub(crate) async fn open(&mut self) -> Window {
-        let app = std::env::var("HOLDFAST_APP").expect("HOLDFAST_APP, the path of the built app");
+    fn app_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             "--data-dir".to_owned(),
             self.data_dir.path().display().to_string(),
         ];
         arguments.extend(self.arguments.clone());
+        arguments
+    }
+
+    /// Starts the app once more while it runs; says what the second start said.
+    pub(crate) async fn start_again(&self) -> String {
+        let mut command = tokio::process::Command::new(app_path());
+        command.args(self.app_arguments());
+        command
+            .stdin(std::process::Stdio::null())
+            .kill_on_drop(true);
+        self.mark.put_on(&mut command);
+        self.steps.note("a second start");
+        let told = timeout(OPEN_LIMIT, command.output()).await;
+        let told = told.expect("a second start ends").expect("it starts");
+        String::from_utf8_lossy(&told.stdout).into_owned()
+    }
+
+    /// Starts the app.
+    pub(crate) async fn open(&mut self) -> Window {
+        let app = app_path();
+        let arguments = self.app_arguments();
         let capabilities = json!({
             "browserName": "wry",
             "tauri:options": { "application": app, "args": arguments },
@@ -187,6 +206,48 @@ impl Desk {
         reader.transcript(session).expect("the session can be read")
     }
 
+    /// The same, event by event.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        let reader = Reader::open(self.data_dir.path()).expect("the data folder can be read");
+        let library = reader.library().expect("the library can be read");
+        let session = library.sessions.first().expect("a session").session;
+        let events = reader.events(StreamId::Session(session), None, usize::MAX);
+        events.expect("the session can be read")
+    }
+
+    /// Waits until something is so that no window tells of.
+    pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        self.steps.note(&format!("wait until {what}"));
+        let wait = async {
+            while !is_so(self) {
+                sleep(LOOK_EVERY).await;
+            }
+        };
+        if timeout(PATIENCE, wait).await.is_err() {
+            panic!("hung while waiting until {what}");
+        }
+    }
+
+    /// Keeps a picture of the whole screen, for a window without a driver.
+    pub(crate) async fn screen(&self, name: &str) {
+        pictures::keep_screen(name).await;
+    }
+
+    /// The data folder.
+    pub(crate) fn data_dir(&self) -> &std::path::Path {
+        self.data_dir.path()
+    }
+
+    /// How often the app's notes say this.
+    pub(crate) fn noted(&self, words: &str) -> usize {
+        let files = std::fs::read_dir(self.data_dir.path().join("logs"));
+        let files = files.expect("a folder for notes").flatten();
+        files
+            .filter_map(|file| std::fs::read_to_string(file.path()).ok())
+            .map(|notes| notes.matches(words).count())
+            .sum()
+    }
+
     /// The library as the data folder has it.
     pub(crate) fn library(&self) -> LibraryPage {
         let reader = Reader::open(self.data_dir.path()).expect("the data folder can be read");
@@ -201,6 +262,13 @@ impl Desk {
     /// To look for them when the story is over.
     pub(crate) fn mark(&self) -> Mark {
         self.mark.clone()
+    }
+
+    /// Whether the app is there.
+    pub(crate) fn runs(&self) -> bool {
+        let ours = self.data_dir.path().display().to_string();
+        let running = self.mark.processes();
+        running.iter().any(|process| process.is_told(&ours))
     }
 
     /// The app's own process.
@@ -227,4 +295,8 @@ impl Desk {
         self.driver.end().await;
         self.mark.end(patience).await;
     }
+}
+
+fn app_path() -> String {
+    std::env::var("HOLDFAST_APP").expect("HOLDFAST_APP, the path of the built app")
 }
