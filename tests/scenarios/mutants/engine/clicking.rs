@@ -26,6 +26,8 @@ pub(super) async fn at_once(mutant: Option<Mutant>) -> String {
     server.script(Answer::whole(DIALECT, "Yes."));
     let (session, window) = begin(&world, &server).await;
     window.until_idle().await;
+    // The window may hear of the end before the engine has counted it.
+    world.engine().until_no_turn_runs().await;
     server.script(Answer::whole(DIALECT, "Again."));
     world.gates.hold(Gate::MessageCommitted);
     let (one, two) = (world.submit(say(session)), world.submit(say(session)));
