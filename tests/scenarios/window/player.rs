@@ -98,7 +98,6 @@ async fn a_turn_is_shown_again_by_keyboard_alone_and_ends_as_it_is_stored() {
         window.chord(&format!("{SHIFT}p")).await;
         window.wait_for_focus("player-play").await;
         shows_the_whole_answer(desk, &window).await;
-        window.picture("player").await;
         for gone in [
             "retry",
             "retry-answer",
@@ -128,7 +127,6 @@ async fn a_turn_is_shown_again_by_keyboard_alone_and_ends_as_it_is_stored() {
         window.press(&format!("{SHIFT}{LEFT}{RELEASED}")).await;
         window.wait_for_text("player-words", "Reasoning").await;
         assert!(shown(&window, "message-assistant").await.is_empty());
-        window.picture("player-paused").await;
         window.press(END).await;
         shows_the_whole_answer(desk, &window).await;
 
