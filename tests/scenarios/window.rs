@@ -7,6 +7,7 @@ mod dying;
 pub(crate) mod glass;
 mod limits;
 mod long;
+mod parked;
 mod player;
 mod settings;
 mod several;

@@ -297,6 +297,6 @@ impl Desk {
     }
 }
 
-fn app_path() -> String {
+pub(super) fn app_path() -> String {
     std::env::var("HOLDFAST_APP").expect("HOLDFAST_APP, the path of the built app")
 }

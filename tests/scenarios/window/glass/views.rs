@@ -3,7 +3,7 @@
 //! Invariant: the driver looks at one window at a time, and the story says at which. What happens to a window and not
 //! to its page comes from the screen, as on a desktop: the driver's own ways would go past the app.
 
-use std::{process::Stdio, time::Duration};
+use std::{path::Path, process::Stdio, time::Duration};
 
 use fantoccini::wd::WindowHandle;
 use tokio::{
@@ -11,10 +11,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{LOOK_EVERY, PATIENCE, Window};
+use super::{LOOK_EVERY, PATIENCE, Window, desk::app_path};
 
-/// The app's windows on the screen: this is their class.
-const CLASS: &str = "holdfast";
 /// For a page to do what its keys mean.
 const PRESS_EVERY: Duration = Duration::from_secs(5);
 
@@ -79,6 +77,22 @@ impl Window {
             sleep(LOOK_EVERY).await;
         }
     }
+
+    /// Puts the window out of sight.
+    pub(crate) async fn hide(&self) {
+        let hidden = self.client.minimize_window();
+        let hidden = self.step("minimise the window", hidden).await;
+        hidden.expect("a window can be minimised");
+        self.wait_for_script("return document.hidden").await;
+    }
+
+    /// Brings it back.
+    pub(crate) async fn unhide(&self) {
+        let shown = self.client.set_window_rect(0, 0, 900, 700);
+        let shown = self.step("bring the window back", shown).await;
+        shown.expect("a window can be brought back");
+        self.wait_for_script("return !document.hidden").await;
+    }
 }
 
 impl View {
@@ -140,7 +154,11 @@ impl View {
 
 /// The app's windows that can be seen.
 async fn frames() -> Vec<String> {
-    let told = xdotool(&["search", "--onlyvisible", "--class", CLASS]).await;
+    // Their class is the program's name.
+    let app = app_path();
+    let class = Path::new(&app).file_name().and_then(|name| name.to_str());
+    let class = class.expect("a path with a plain name");
+    let told = xdotool(&["search", "--onlyvisible", "--class", class]).await;
     told.split_whitespace().map(str::to_owned).collect()
 }
 
