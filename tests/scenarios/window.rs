@@ -5,6 +5,7 @@ mod breaking;
 mod comings;
 mod dying;
 pub(crate) mod glass;
+mod hidden;
 mod limits;
 mod long;
 mod parked;

@@ -161,7 +161,7 @@ impl Drop for Follower {
 /// What a follower and its loop share.
 pub(crate) struct Line<F: Follow> {
     pub(crate) link: RefCell<Link<F>>,
-    /// Nobody looks at it: like hidden, and let go of.
+    /// Nobody looks at it, and it is let go of.
     paused: Cell<bool>,
     closed: Cell<bool>,
     bell: Bell,
@@ -184,12 +184,13 @@ impl<F: Follow> Line<F> {
     }
 
     fn look(&self) {
-        let visible = !ipc::is_hidden() && !self.paused.get();
         let mut link = self.link.borrow_mut();
-        if visible {
-            link.show();
-        } else {
+        if self.paused.get() {
             link.hide();
+        } else if ipc::is_hidden() {
+            link.send_back();
+        } else {
+            link.show();
         }
         drop(link);
         self.bell.ring();

@@ -199,6 +199,8 @@ pub struct Link<F: Follow> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum View {
     Visible,
+    /// Its window is out of sight, and may be back at any moment.
+    Background,
     Hidden,
     Closed,
 }
@@ -374,7 +376,8 @@ impl<F: Follow> Link<F> {
         match self.view {
             View::Visible => {}
             View::Hidden if mutated!(self, NoFireCheck) => {}
-            View::Hidden | View::Closed => return Next::Nothing,
+            View::Background if self.goes_well(now_ms) => {}
+            View::Background | View::Hidden | View::Closed => return Next::Nothing,
         }
         if let Some(asked) = &mut self.asked {
             let limit_ms = asked.limit_ms;
@@ -484,18 +487,38 @@ impl<F: Follow> Link<F> {
 
     /// Nobody looks: nothing is asked from now on. An answer that is under way still counts.
     pub fn hide(&mut self) {
-        if self.view == View::Visible {
-            self.view = View::Hidden;
-            if let Some(asked) = &mut self.asked {
-                asked.gives_up_ms = None;
-            }
+        self.look_away(View::Hidden);
+    }
+
+    /// The window is out of sight: polls go on while they go well, so that what is seen first on return is what there
+    /// is. Nothing is repaired until then, and no limit runs.
+    pub fn send_back(&mut self) {
+        self.look_away(View::Background);
+    }
+
+    fn look_away(&mut self, view: View) {
+        match self.view {
+            View::Visible | View::Background | View::Hidden => self.view = view,
+            View::Closed => return,
         }
+        if let Some(asked) = &mut self.asked {
+            asked.gives_up_ms = None;
+        }
+    }
+
+    /// Whether the next poll is due and nothing is out of order.
+    fn goes_well(&self, now_ms: u64) -> bool {
+        matches!(self.stage, Stage::Following(_))
+            && self.asked.is_none()
+            && self.trouble.is_none()
+            && now_ms >= self.due_ms
     }
 
     /// Somebody looks again.
     pub fn show(&mut self) {
-        if self.view == View::Hidden {
-            self.view = View::Visible;
+        match self.view {
+            View::Background | View::Hidden => self.view = View::Visible,
+            View::Visible | View::Closed => {}
         }
     }
 
@@ -556,7 +579,7 @@ impl<F: Follow> Link<F> {
             what,
             asked_ms: now_ms,
             limit_ms: wait_ms,
-            gives_up_ms: Some(now_ms.saturating_add(wait_ms)),
+            gives_up_ms: (self.view != View::Background).then(|| now_ms.saturating_add(wait_ms)),
         });
         next
     }

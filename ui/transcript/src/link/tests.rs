@@ -786,6 +786,46 @@ fn limits_run_in_visible_time_and_an_answer_that_comes_while_hidden_counts() {
 }
 
 #[test]
+fn out_of_sight_it_is_kept_up_to_date_while_all_goes_well_and_repairs_nothing() {
+    let mut desk = Desk::live(2);
+    desk.link.send_back();
+    for _ in 0..3 {
+        let (ticket, request) = desk.poll_request();
+        desk.now += 3_600_000;
+        assert_eq!(desk.link.next(desk.now), Next::Nothing, "no limit runs");
+        desk.engine.write(1);
+        let answer = desk.engine.poll(request);
+        desk.link.polled(ticket, answer, desk.now);
+        desk.assert_up_to_date();
+    }
+    let (ticket, request) = desk.poll_request();
+    desk.engine.restart();
+    let answer = desk.engine.poll(request);
+    desk.link.polled(ticket, answer, desk.now);
+    for _ in 0..10 {
+        desk.now += 1_000;
+        assert_eq!(desk.link.next(desk.now), Next::Nothing);
+    }
+    assert_eq!(desk.link.counters().attaches, 1);
+    desk.link.show();
+    assert!(matches!(desk.link.next(desk.now), Next::Attach { .. }));
+}
+
+#[test]
+fn what_is_set_aside_asks_nothing_also_while_its_window_comes_and_goes() {
+    let mut desk = Desk::live(2);
+    desk.link.send_back();
+    desk.link.hide();
+    assert_eq!(desk.link.next(desk.now), Next::Nothing);
+    desk.link.send_back();
+    assert!(matches!(desk.link.next(desk.now), Next::Poll { .. }));
+    desk.link.close();
+    desk.link.send_back();
+    desk.link.show();
+    assert_eq!(desk.link.next(desk.now), Next::Nothing);
+}
+
+#[test]
 fn a_page_that_slept_resumes_nearly_at_once() {
     let mut desk = Desk::live(2);
     desk.engine.restart();
@@ -806,7 +846,13 @@ fn a_closed_link_asks_nothing_and_declines_what_still_comes() {
     assert_eq!(desk.link.close(), Some(request.epoch));
     assert_eq!(desk.link.close(), None);
     assert_eq!(desk.link.polled(ticket, answer, desk.now).changes.len(), 0);
-    for action in [Link::show, Link::retry, Link::said_hello, Link::hide] {
+    for action in [
+        Link::show,
+        Link::retry,
+        Link::said_hello,
+        Link::hide,
+        Link::send_back,
+    ] {
         action(&mut desk.link);
         assert_eq!(desk.link.next(desk.now + 1_000_000), Next::Nothing);
     }
@@ -973,6 +1019,7 @@ enum Fate {
     MaxEvents(usize),
     Wait(u64),
     Hide,
+    SendBack,
     Show,
     Retry,
     SaidHello,
@@ -995,6 +1042,7 @@ fn fate() -> impl Strategy<Value = Fate> {
         2 => (0..4_usize).prop_map(Fate::MaxEvents),
         6 => (0..20_000_u64).prop_map(Fate::Wait),
         1 => Just(Fate::Hide),
+        1 => Just(Fate::SendBack),
         3 => Just(Fate::Show),
         2 => Just(Fate::Retry),
         2 => Just(Fate::SaidHello),
@@ -1167,6 +1215,7 @@ impl Chaos {
             Fate::MaxEvents(max) => self.desk.engine.max_events = max,
             Fate::Wait(ms) => self.desk.now += ms,
             Fate::Hide => self.desk.link.hide(),
+            Fate::SendBack => self.desk.link.send_back(),
             Fate::Show => self.desk.link.show(),
             Fate::Retry => self.desk.link.retry(),
             Fate::SaidHello => self.desk.link.said_hello(),
