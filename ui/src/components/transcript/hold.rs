@@ -15,7 +15,7 @@ const DEPTH_MAX: usize = 8;
 #[derive(Default)]
 pub(super) struct Hold {
     anchors: Vec<(Element, f64)>,
-    /// What the last correction could not say in whole pixels.
+    /// What is left of the last movement: a view scrolls by whole pixels.
     rest: f64,
 }
 
@@ -41,19 +41,20 @@ impl Hold {
         self.anchors.reverse();
     }
 
-    /// How far to scroll, in whole pixels, so that what is held stands where it stood.
-    pub(super) fn correction(&mut self, view: &HtmlElement) -> i32 {
+    /// How far what is held has moved in the text since it was taken; 0 if nothing is held any more.
+    pub(super) fn moved(&self, view: &HtmlElement) -> f64 {
         let held = self
             .anchors
             .iter()
             .find(|(element, _)| element.is_connected());
-        let Some((element, stood)) = held else {
-            return 0;
-        };
-        let moved = place(view, element) - stood + self.rest;
-        let whole = moved.round();
-        self.rest = moved - whole;
-        whole as i32
+        held.map_or(0.0, |(element, stood)| {
+            place(view, element) - stood + self.rest
+        })
+    }
+
+    /// Notes how much of that was not made good.
+    pub(super) fn leave(&mut self, rest: f64) {
+        self.rest = rest;
     }
 }
 

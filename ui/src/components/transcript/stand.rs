@@ -36,6 +36,11 @@ pub(super) const TURN: &str = "data-turn";
 /// How much of the view a page goes, in hundredths: the eye finds its line again.
 const PAGE_SHARE: i32 = 88;
 
+/// Nobody sees less than this move.
+const SEEN_PX: f64 = 0.75;
+/// So often it is drawn anew within one frame.
+const REDRAWS_MAX: u32 = 8;
+
 /// Whether what is read stands where it stood.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kept {
@@ -64,6 +69,8 @@ pub(super) struct Stand {
     last_top: StoredValue<i32>,
     /// Whether a button of the pointer is down.
     pressed: StoredValue<bool>,
+    /// How often it was drawn since it last came to rest.
+    redraws: StoredValue<u32>,
 }
 
 impl Stand {
@@ -80,6 +87,7 @@ impl Stand {
             hold: StoredValue::new_local(Hold::default()),
             last_top: StoredValue::new(0),
             pressed: StoredValue::new(false),
+            redraws: StoredValue::new(0),
         };
         Effect::new(move |_| {
             pane.turns.with(|turns| stand.list_turns(turns));
@@ -106,14 +114,30 @@ impl Stand {
     /// Draws what the sheet says, and puts the view right before anybody sees it.
     fn draw(self) {
         self.rows.set(self.sheet.with_value(Sheet::drawn));
-        // The rows are put into the page by tasks that were woken just now, so this one comes after them.
+        let again = self.redraws.get_value();
+        self.redraws.set_value(again + 1);
         ipc::spawn(async move {
+            // The rows are put into the page by tasks that were woken just now, so this one comes after them. Drawing
+            // what became near by drawing comes to an end; should it ever not, the page is not to stand still for it.
+            if again >= REDRAWS_MAX {
+                ipc::next_frame_or(100).await;
+                self.redraws.try_update_value(|redraws| *redraws = 0);
+            }
             self.settle();
         });
     }
 
     /// The room a row takes may have changed, or where it stands: puts the view where it belongs.
     pub(super) fn settle(self) {
+        let redraws = self.redraws.try_get_value();
+        self.settle_once();
+        if self.redraws.try_get_value() == redraws {
+            // Nothing was drawn anew: it has come to its end.
+            self.redraws.try_update_value(|redraws| *redraws = 0);
+        }
+    }
+
+    fn settle_once(self) {
         let Some((view, list)) = self.elements() else {
             return;
         };
@@ -132,22 +156,23 @@ impl Stand {
     /// Puts what is read back to where it stood. Rather by the room above than by scrolling: that would end a scroll
     /// that is still under way.
     fn keep(self, view: &HtmlElement) -> Kept {
-        let correction = self.hold.try_update_value(|hold| hold.correction(view));
-        let px = correction.unwrap_or_default();
-        if px == 0 {
-            return Kept::Now;
-        }
-        if self
-            .sheet
-            .try_update_value(|sheet| sheet.absorb(f64::from(px)))
-            == Some(true)
-        {
+        let moved = self.hold.try_with_value(|hold| hold.moved(view));
+        let moved = moved.unwrap_or_default();
+        let (kept, rest) = if moved.abs() < SEEN_PX {
+            (Kept::Now, moved)
+        } else if self.sheet.try_update_value(|sheet| sheet.absorb(moved)) == Some(true) {
+            (Kept::Later, 0.0)
+        } else {
+            let px = moved.round();
+            view.set_scroll_top(view.scroll_top() + px as i32);
+            self.last_top.set_value(view.scroll_top());
+            (Kept::Now, moved - px)
+        };
+        self.hold.try_update_value(|hold| hold.leave(rest));
+        if kept == Kept::Later {
             self.draw();
-            return Kept::Later;
         }
-        view.set_scroll_top(view.scroll_top() + px);
-        self.last_top.set_value(view.scroll_top());
-        Kept::Now
+        kept
     }
 
     fn take(self, view: &HtmlElement, list: &Element) {
