@@ -376,7 +376,8 @@ impl<F: Follow> Link<F> {
         match self.view {
             View::Visible => {}
             View::Hidden if mutated!(self, NoFireCheck) => {}
-            View::Background if self.goes_well(now_ms) => {}
+            View::Background if mutated!(self, BackgroundRests) => return Next::Nothing,
+            View::Background if self.goes_well() || mutated!(self, RepairsUnseen) => {}
             View::Background | View::Hidden | View::Closed => return Next::Nothing,
         }
         if let Some(asked) = &mut self.asked {
@@ -506,12 +507,9 @@ impl<F: Follow> Link<F> {
         }
     }
 
-    /// Whether the next poll is due and nothing is out of order.
-    fn goes_well(&self, now_ms: u64) -> bool {
-        matches!(self.stage, Stage::Following(_))
-            && self.asked.is_none()
-            && self.trouble.is_none()
-            && now_ms >= self.due_ms
+    /// Whether the next poll may follow and nothing is out of order.
+    fn goes_well(&self) -> bool {
+        matches!(self.stage, Stage::Following(_)) && self.asked.is_none() && self.trouble.is_none()
     }
 
     /// Somebody looks again.
@@ -680,6 +678,8 @@ impl<F: Follow> Link<F> {
             return self.decline();
         };
 
+        #[cfg(feature = "mutants")]
+        fold.lacking(self.mutant);
         let mut heard = Heard::nothing();
         let before = fold.cursor();
         let mut whole = batch.head.log() == before.log() && batch.head.count() >= before.count();
@@ -740,6 +740,9 @@ impl<F: Follow> Link<F> {
 
     /// Swaps in the staged fold, or goes live, when the head named by `Attached` is reached.
     fn settle(&mut self, heard: &mut Heard<F::Change>) {
+        if mutated!(self, OneBusy) && self.status.as_ref().is_some_and(|now| now.turn.is_some()) {
+            return;
+        }
         let Stage::Following(following) = &mut self.stage else {
             return;
         };

@@ -812,6 +812,18 @@ fn out_of_sight_it_is_kept_up_to_date_while_all_goes_well_and_repairs_nothing() 
 }
 
 #[test]
+fn out_of_sight_a_poll_that_brought_nothing_is_followed_by_the_next_one_a_little_later() {
+    let mut desk = Desk::live(2);
+    desk.link.send_back();
+    desk.poll();
+    let due = desk.now + EMPTY_POLL_DELAY_MS;
+    assert_eq!(desk.link.next(desk.now), Next::WaitUntil(due));
+    desk.engine.write(1);
+    desk.poll();
+    desk.assert_up_to_date();
+}
+
+#[test]
 fn what_is_set_aside_asks_nothing_also_while_its_window_comes_and_goes() {
     let mut desk = Desk::live(2);
     desk.link.send_back();
