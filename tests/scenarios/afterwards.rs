@@ -9,6 +9,8 @@ use tests::{
     world::World,
 };
 
+/// `late-chunk`. `KeepLateOutput` cannot be: a tool's output is its result and comes by one way, a set of tasks that the turn
+/// owns and ends with; and the database takes one result for a call.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_tool_brings_after_its_turn_ended_is_drawn_and_stored_nowhere() {
     for dialect in DIALECTS {

@@ -100,6 +100,8 @@ pub struct Counters {
     pub remembered_now: usize,
     /// Polls parked now.
     pub parked_now: u64,
+    /// Tasks that the engine owns now.
+    pub tasks_now: usize,
     /// Calls of `attach` that arrived.
     pub attach_arrived: u64,
     /// Of these, answered well.
@@ -122,6 +124,8 @@ struct Inner {
     attach_ok: AtomicU64,
     events_served: AtomicU64,
     parked: AtomicU64,
+    #[cfg(feature = "mutants")]
+    thread: tokio::sync::Mutex<()>,
 }
 
 /// What sessions and turns share with the engine.
@@ -292,6 +296,8 @@ impl Engine {
             attach_ok: AtomicU64::new(0),
             events_served: AtomicU64::new(0),
             parked: AtomicU64::new(0),
+            #[cfg(feature = "mutants")]
+            thread: tokio::sync::Mutex::new(()),
         })))
     }
 
@@ -341,6 +347,7 @@ impl Engine {
             attachments_now: self.0.attachments.count(self.now()),
             remembered_now: self.0.attachments.remembered(self.now()),
             parked_now: self.0.parked.load(Ordering::Relaxed),
+            tasks_now: self.shared().tracker.len(),
             attach_arrived: self.0.attach_arrived.load(Ordering::Relaxed),
             attach_ok: self.0.attach_ok.load(Ordering::Relaxed),
             events_served: self.0.events_served.load(Ordering::Relaxed),
@@ -581,6 +588,7 @@ impl Engine {
                 None
             };
             let parked = Parked::new(&self.0.parked);
+            let thread = self.one_thread().await;
             let timed_out = tokio::select! {
                 biased;
                 // Nothing is ever sent: it only closes, and then asking again says why.
@@ -593,7 +601,7 @@ impl Engine {
                 changed = closing.changed() => changed.is_err(),
                 () = &mut until => true,
             };
-            drop((parked, held));
+            drop((parked, held, thread));
             if timed_out {
                 let news = status.as_ref().map(|status| status.borrow().clone());
                 let head = *changes.borrow();
@@ -602,6 +610,20 @@ impl Engine {
                     .await;
             }
         }
+    }
+
+    /// What every call would need if they shared a thread.
+    #[cfg(feature = "mutants")]
+    async fn one_thread(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        match mutated!(self.shared().harness, PollsShareOneThread) {
+            true => Some(self.0.thread.lock().await),
+            false => None,
+        }
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    async fn one_thread(&self) -> Option<()> {
+        None
     }
 
     async fn batch(
@@ -749,6 +771,10 @@ impl Engine {
     /// An accepted op goes on when the caller is gone.
     #[tracing::instrument(skip_all, fields(%op_id), err(level = "debug"))]
     pub async fn submit(&self, op_id: OpId, op: Op) -> Result<Receipt, ErrorReport> {
+        if mutated!(self.shared().harness, PollsShareOneThread) {
+            let waiting = Parked::new(&self.0.parked);
+            drop((self.one_thread().await, waiting));
+        }
         let answer = self.apply(op_id, op).await;
         if let Err(ErrorReport {
             code: ErrorCode::OpIdConflict,
@@ -838,7 +864,13 @@ impl Engine {
         &self,
         work: impl Future<Output = Result<T, ErrorReport>> + Send + 'static,
     ) -> Result<T, ErrorReport> {
-        self.shared().tracker.spawn(work).await.map_err(|error| {
+        let task = if mutated!(self.shared().harness, BareSpawn) {
+            // One that nobody waits for.
+            TaskTracker::new().spawn(work)
+        } else {
+            self.shared().tracker.spawn(work)
+        };
+        task.await.map_err(|error| {
             tracing::error!(%error, "an op was lost");
             ErrorReport::new(ErrorCode::Other, "Holdfast hit a bug; nothing was changed.")
         })?

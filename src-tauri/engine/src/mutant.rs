@@ -97,6 +97,8 @@ mutants! {
     AcceptEqual,
     /// A panic of a turn is nobody's.
     NoGuard,
+    /// Which of two ends that are due at once is the turn's is left to chance.
+    TerminalInSelect,
     /// A turn may take any number of steps.
     NoStepLimit,
     /// The same calls may come any number of times.
@@ -117,6 +119,8 @@ mutants! {
     SecondIterator,
     /// A summary that was cut counts.
     CutSummaryCounts,
+    /// The summary is asked for with options of its own, and the server loads the model anew.
+    SummaryOwnOptions,
     /// A result that was left out is told as if it had been empty.
     PlaceholderAsResult,
     /// Calls are told apart by the provider's own names for them.
@@ -187,6 +191,8 @@ mutants! {
     AnyEventIsStale,
     /// An edit takes the old message out, and leaves it to the window to say the new one.
     EditInTwoOps,
+    /// The work of an op belongs to nobody.
+    BareSpawn,
     /// What was seen is noted again and again.
     SeenAgain,
     /// A turn that the user stopped is news to the user.
@@ -201,6 +207,8 @@ mutants! {
     CheckThenPark,
     /// A parked poll keeps what it read from.
     PollHoldsRead,
+    /// An op waits until no poll is parked.
+    PollsShareOneThread,
     /// To open a conversation is to ask its servers how they are.
     PingOnOpen,
     /// A page of another version is answered as if it were of this one.

@@ -525,7 +525,12 @@ impl Driver {
             let done = plan.with_summary(String::new());
             return self.at_once.push(Input::Compacted(Ok(done)));
         };
-        match self.ask(candidate, messages, Vec::new()) {
+        let asked = if mutated!(self.cx.harness, SummaryOwnOptions) {
+            self.ask_otherwise(candidate, messages)
+        } else {
+            self.ask(candidate, messages, Vec::new())
+        };
+        match asked {
             Ok(attempt) => {
                 self.cx.phase.set(Phase::Compacting);
                 let summing = Summing {
@@ -537,6 +542,23 @@ impl Driver {
             }
             Err(failure) => self.at_once.push(Input::Compacted(Err(failure))),
         }
+    }
+
+    #[cfg(feature = "mutants")]
+    fn ask_otherwise(
+        &mut self,
+        candidate: usize,
+        messages: Vec<Message>,
+    ) -> Result<Attempt, Failure> {
+        if let Some(candidate) = self.cx.candidates.get_mut(candidate) {
+            candidate.provider.num_ctx = None;
+        }
+        self.ask(candidate, messages, Vec::new())
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    fn ask_otherwise(&mut self, _: usize, _: Vec<Message>) -> Result<Attempt, Failure> {
+        Err(panicked())
     }
 
     fn prepare(&mut self, item: ItemId, name: String, arguments: String) {
@@ -658,6 +680,9 @@ impl Driver {
                 .text
                 .due_at(now)
                 .map(|at| self.cx.clock.sleep_until(at));
+            // As far as a test can make it: every other turn is unlucky.
+            let unlucky =
+                mutated!(self.cx.harness, TerminalInSelect) && self.cx.turn.get().is_multiple_of(2);
             let (mut events, wait) = match &mut self.work {
                 Work::None => (None, None),
                 Work::Attempt(attempt) | Work::Summary(attempt, _) => {
@@ -669,7 +694,7 @@ impl Driver {
             let news = tokio::select! {
                 biased;
                 cause = self.cx.cancelled.fired() => News::Cancelled(cause),
-                () = self.ceiling.reached() => News::Ceiling,
+                () = self.ceiling.reached(), if !unlucky => News::Ceiling,
                 answer = self.cx.answers.next() => News::Answered(answer),
                 // Before what the sleep did to the attempt.
                 slept = self.cx.woken.next() => News::Woke(slept),

@@ -24,6 +24,7 @@ enum Due {
     Provider,
 }
 
+/// `ceiling-vs-provider`. Mutant: `TerminalInSelect`.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ceiling_and_the_provider_due_at_once_give_one_outcome_in_a_thousand_schedules() {
     let mut met: BTreeMap<Due, BTreeMap<String, usize>> = BTreeMap::new();

@@ -8,6 +8,7 @@ mod damaged;
 mod keeping;
 mod sleeping;
 mod telling;
+mod waiting;
 
 use std::{path::Path, time::Duration};
 
@@ -55,6 +56,7 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::VersionAfterTx => (story!(keeping::migration_killed), "opens", "twice1"),
         Mutant::NoLock => (story!(keeping::second_engine), "writers1", "writers2"),
         Mutant::PollHoldsRead => (story!(keeping::parked_poll), "checkpoint1", "checkpoint0"),
+        Mutant::PollsShareOneThread => (story!(waiting::behind_parked_polls), "waited0", "waited1"),
         Mutant::SkipVersion => (story!(keeping::other_version), "ProtocolMismatch", "ran1"),
         Mutant::ThresholdOnly => {
             let green = "completed starved0";
@@ -95,6 +97,7 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
             let red = "failed: Aborted backstops1";
             (story!(panic), "failed: Panicked backstops0", red)
         }
+        Mutant::TerminalInSelect => (story!(waiting::due_at_once), "logs1", "logs2"),
         Mutant::NoStepLimit => {
             let green = "completed: StepLimit dials24";
             (story!(always_calls), green, "completed dials25")
@@ -124,6 +127,7 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
             let red = "completed summaries1";
             (story!(telling::half_a_summary), green, red)
         }
+        Mutant::SummaryOwnOptions => (story!(telling::asked_to_sum_up), "reload0", "reload1"),
         Mutant::PlaceholderAsResult => {
             let green = "completed told1";
             (story!(telling::result_left_out), green, "completed told0")
@@ -184,6 +188,7 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::AnyEventIsStale => (story!(clicking::after_a_title), "refused0", "refused1"),
         Mutant::EditInTwoOps => (story!(clicking::and_gone), "turns1", "turns0"),
         Mutant::NoTurnActive => (story!(send_while_running), "TurnActive", "Other"),
+        Mutant::BareSpawn => (story!(waiting::op_under_way), "tasks0", "tasks1"),
         Mutant::SeenAgain => (story!(seen_twice), "notes1", "notes2"),
         Mutant::StoppedIsNews => (story!(stopped_by_hand), "read", "unread"),
         Mutant::SkipLogId => (story!(foreign_cursor), "Reset(ForeignLog)", "Resume"),

@@ -38,6 +38,11 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::NoFireCheck => (story!(hidden), "armed0", "armed1"),
         Mutant::LatchOnFail => (story!(reload_fails), "disabled0", "disabled1"),
         Mutant::ResetsUncounted => (story!(resets_for_ever), "at the button", "for ever"),
+        Mutant::BackgroundRests => (story!(by_hand::out_of_sight), "behind0", "behind1"),
+        Mutant::RepairsUnseen => (story!(by_hand::lost_unseen), "repairs0", "repairs1"),
+        Mutant::OneBusy => (story!(by_hand::loaded_while_it_runs), "redraw1", "redraw0"),
+        Mutant::AnyOffset => (story!(by_hand::text_elsewhere), "garbled0", "garbled1"),
+        Mutant::CorruptIsDefault => (story!(by_hand::unreadable), "silent0", "silent1"),
         Mutant::NoWaitLimit => (story!(hung), "given up", "stuck"),
         Mutant::AnyAttachAnswer => {
             let green = "regress0 declined1";

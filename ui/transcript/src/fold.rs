@@ -35,6 +35,9 @@ pub trait Follow: Sized {
     /// Applies the next event and adds to `changes` what it changed. An event that is not the very next one is
     /// ignored and changes nothing; noticing gaps is the link's business.
     fn apply(&mut self, event: &Event, changes: &mut Vec<Self::Change>);
+    /// The same fold without one of its guards, if it is one of its own.
+    #[cfg(feature = "mutants")]
+    fn lacking(&mut self, _mutant: Option<crate::mutant::Mutant>) {}
 }
 
 /// A page of another kind of stream than the one that is followed.

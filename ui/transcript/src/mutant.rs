@@ -60,6 +60,12 @@ mutants! {
     ClearBeforeLoad,
     /// What was armed in sight fires out of sight.
     NoFireCheck,
+    /// Out of sight nothing is asked, as if the page were set aside.
+    BackgroundRests,
+    /// Out of sight what went wrong is repaired as in sight.
+    RepairsUnseen,
+    /// While a turn runs nothing that was loaded is shown.
+    OneBusy,
     /// An answer may take for ever.
     NoWaitLimit,
     /// After a repair what needs the engine stays out of use until something else is shown.
@@ -76,6 +82,10 @@ mutants! {
     StateOnlyOnce,
     /// A closed pane goes on.
     LeakScope,
+    /// A piece of text is added wherever it says that it begins.
+    AnyOffset,
+    /// What cannot be read leaves nothing in its place.
+    CorruptIsDefault,
     /// Older turns are filed though another transcript has taken the place of the one they were asked for.
     AnyEdition,
     /// Older turns are filed though others are missing below them.

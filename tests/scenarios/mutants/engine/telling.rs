@@ -1,7 +1,7 @@
 //! What the model is told and what is believed of a server's answer.
 
 use engine::mutant::Mutant;
-use protocol::{Dialect, EventBody, Op, SessionId};
+use protocol::{Dialect, EventBody, Op, Provider, SessionId};
 use serde_json::json;
 use tests::{
     model_server::{Answer, MODEL, ModelServer, Script, model_of, provider_at, refused_address},
@@ -138,6 +138,36 @@ pub(super) async fn does_not_fit(mutant: Option<Mutant>) -> String {
     let compacts = |body: &EventBody| matches!(body, EventBody::HistoryCompacted { .. });
     let starved = u8::from(count(&world.events(session), compacts) == 0);
     format!("{end} starved{starved}")
+}
+
+/// How often the options change between the requests of a conversation that is summed up in the middle.
+pub(super) async fn asked_to_sum_up(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let provider = Provider {
+        num_ctx: Some(4_096),
+        keep_alive: Some("30m".to_owned()),
+        ..server.provider()
+    };
+    world.add(provider).await;
+    server.script(Answer::whole(DIALECT, &"kelp ".repeat(100)));
+    let session = world.begin_with(server.model(), "Hello?").await;
+    let window = world.page().await.follow(session);
+    window.until_idle().await;
+    server.script(too_long());
+    server.script(Answer::whole(DIALECT, "They spoke of kelp."));
+    server.script(Answer::whole(DIALECT, "Yes."));
+    world.say(session, "And the tides?").await;
+    window.sees("Yes.").await;
+    window.until_idle().await;
+    let requests = server.chats();
+    let options = requests.iter().map(|request| {
+        let body = request.json();
+        (body["options"].clone(), body["keep_alive"].clone())
+    });
+    let options: Vec<_> = options.collect();
+    assert_eq!(options.len(), 4, "answered, refused, summed up, answered");
+    let reloads = options.windows(2).filter(|pair| pair[0] != pair[1]);
+    format!("reload{}", reloads.count())
 }
 
 /// An answer that was cut, and what the model is told of it.

@@ -2,14 +2,16 @@
 
 use engine::gate::Gate;
 use protocol::{
-    AttachMode, Cursor, ErrorCode, Op, Phase, PollRequest, ResetReason, SessionId, StreamId,
-    TranscriptPage, TurnId,
+    AttachMode, Cursor, ErrorCode, EventBody, Op, Phase, PollRequest, ResetReason, Seq, SessionId,
+    StreamId, TranscriptPage, TurnId,
 };
+use rusqlite::Connection;
 use tests::{
     hand::{Answer, Call, Hand},
     model_server::{self, ModelServer},
     picture::Draw,
     seeded,
+    watched::HANG_LIMIT,
     world::World,
 };
 use transcript::{AnswerError, Link, LinkState, Transcript, mutant::Mutant};
@@ -204,6 +206,133 @@ pub(super) async fn closed(mutant: Option<Mutant>) -> String {
     set.hand.link.close();
     set.hand.now_ms += 60_000;
     format!("asks{}", u8::from(set.hand.call().is_some()))
+}
+
+/// Something happens while the window is out of sight.
+pub(super) async fn out_of_sight(mutant: Option<Mutant>) -> String {
+    let mut set = set(mutant, 1).await;
+    set.follow().await;
+    set.hand.link.send_back();
+    set.rename("New").await;
+    set.hand.now_ms += 1_000;
+    if let Some(call) = set.hand.call() {
+        let answer = set.hand.execute(&call).await;
+        set.hand.hear(answer);
+    }
+    format!("behind{}", u8::from(set.shown().title() != "New"))
+}
+
+/// An answer gets lost while the window is out of sight.
+pub(super) async fn lost_unseen(mutant: Option<Mutant>) -> String {
+    let mut set = set(mutant, 1).await;
+    set.follow().await;
+    let call = set.hand.next_call();
+    set.hand.link.send_back();
+    set.hand.hear(call.lost());
+    set.hand.now_ms += 60_000;
+    format!("repairs{}", u8::from(set.hand.call().is_some()))
+}
+
+/// The page of a reset comes in while a turn runs.
+pub(super) async fn loaded_while_it_runs(mutant: Option<Mutant>) -> String {
+    let mut set = set(mutant, 1).await;
+    set.follow().await;
+    let script = model_server::Answer::new(DIALECT).says("On and on");
+    set.server.script(script.goes_silent());
+    set.world.say(set.session, "Go on.").await;
+    let says = |set: &Set| set.shown().draw().contains("On and on");
+    while !says(&set) {
+        set.hand.step().await;
+    }
+    let swaps = set.hand.link.counters().swaps;
+    let call = set.hand.next_call();
+    let forgotten = AnswerError::Refused(ErrorCode::UnknownEpoch);
+    set.hand.hear(call.failed(forgotten));
+    let Call::Attach { ticket, page, .. } = set.hand.next_call() else {
+        panic!("it attaches again")
+    };
+    let stream = StreamId::Session(set.session);
+    let attached = set.world.line.attach(page, stream, None).await;
+    let attached = Answer::Attached(ticket, Box::new(Ok(attached.expect("it may"))));
+    set.hand.hear(attached);
+    let swapped = set.hand.link.counters().swaps - swaps;
+    assert!(says(&set), "whichever is shown");
+    format!("redraw{swapped}")
+}
+
+/// A turn whose answer comes in one event, and the events that the next poll brings of it.
+async fn answered_unheard(set: &mut Set, text: &str) -> Answer {
+    set.follow().await;
+    let script = model_server::Answer::whole(DIALECT, text);
+    set.server.script(script);
+    set.world.say(set.session, "Go on.").await;
+    set.world
+        .page()
+        .await
+        .follow(set.session)
+        .until_idle()
+        .await;
+    let call = set.hand.next_call();
+    set.hand.execute(&call).await
+}
+
+/// A piece of text says that it begins further on than its item ends.
+pub(super) async fn text_elsewhere(mutant: Option<Mutant>) -> String {
+    let mut set = set(mutant, 1).await;
+    let mut answer = answered_unheard(&mut set, "Kelp.").await;
+    let Answer::Polled(_, Ok(batch)) = &mut answer else {
+        panic!("it polls: {answer:?}")
+    };
+    let at = batch.events.iter().position(
+        |event| matches!(&event.body, EventBody::TextAppended { text, .. } if text == "Kelp."),
+    );
+    let at = at.expect("the text");
+    // What is left of it after a hole: the text is cut in two, and the second piece does not join on.
+    let mut second = batch.events[at].clone();
+    if let EventBody::TextAppended { text, .. } = &mut batch.events[at].body {
+        *text = "Ke".to_owned();
+    }
+    if let EventBody::TextAppended { text, offset, .. } = &mut second.body {
+        *text = "p.".to_owned();
+        *offset = 3;
+    }
+    batch.events.truncate(at + 1);
+    second.seq = Seq::new(second.seq.get() + 1);
+    batch.events.push(second);
+    set.hand.hear(answer);
+    let drawn = set.shown().draw();
+    assert!(drawn.contains("model: Ke"), "{drawn}");
+    format!("garbled{}", u8::from(drawn.contains("Kep.")))
+}
+
+/// An event of a turn cannot be read any more.
+pub(super) async fn unreadable(mutant: Option<Mutant>) -> String {
+    let mut set = set(mutant, 1).await;
+    set.follow().await;
+    let script = model_server::Answer::whole(DIALECT, "Kelp.");
+    set.server.script(script);
+    set.world.say(set.session, "Go on.").await;
+    set.world
+        .page()
+        .await
+        .follow(set.session)
+        .until_idle()
+        .await;
+    let raw = Connection::open(set.world.data_dir().join(seeded::DATABASE)).expect("it opens");
+    raw.busy_timeout(HANG_LIMIT).expect("it waits");
+    let damaged = raw.execute_batch(
+        "BEGIN IMMEDIATE;
+         DROP TRIGGER events_are_never_updated;
+         UPDATE events SET body = '{\"item\":' WHERE body LIKE '%Kelp.%';
+         COMMIT;",
+    );
+    damaged.expect("damaged");
+    while set.shown().running().is_some() || !set.shown().draw().contains("Go on.") {
+        set.hand.step().await;
+    }
+    let drawn = set.shown().draw();
+    assert!(!drawn.contains("Kelp."), "{drawn}");
+    format!("silent{}", u8::from(!drawn.contains("unsupported")))
 }
 
 /// Older turns, asked for before a reset and answered after it.

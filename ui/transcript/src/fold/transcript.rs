@@ -187,12 +187,6 @@ impl Transcript {
         Ok(added)
     }
 
-    /// The same transcript without one of its guards.
-    #[cfg(feature = "mutants")]
-    pub(crate) fn lacking(&mut self, mutant: Option<crate::mutant::Mutant>) {
-        self.mutant = mutant;
-    }
-
     /// This as a page to go on from.
     pub fn to_page(&self) -> TranscriptPage {
         TranscriptPage {
@@ -293,6 +287,8 @@ impl Transcript {
             Err(_) => return,
         };
         if let Some(turn) = self.turns.get_mut(position) {
+            #[cfg(feature = "mutants")]
+            turn.lacking(self.mutant);
             turn.apply(event, changes);
         }
     }
@@ -382,6 +378,11 @@ impl Follow for Transcript {
             self.tip = Some(event.seq);
         }
         self.cursor = self.cursor.advanced_to(event.seq);
+    }
+
+    #[cfg(feature = "mutants")]
+    fn lacking(&mut self, mutant: Option<crate::mutant::Mutant>) {
+        self.mutant = mutant;
     }
 }
 

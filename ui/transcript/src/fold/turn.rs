@@ -13,6 +13,7 @@ use protocol::{
 };
 
 use super::Change;
+use crate::mutant::mutated;
 
 /// Kind of the item that marks a text of which something is missing.
 pub(crate) const DAMAGED_TEXT: &str = "damaged text";
@@ -46,6 +47,8 @@ pub fn fold_turn(events: &[Event]) -> Option<TurnView> {
 pub(crate) struct Turn {
     pub(crate) view: TurnView,
     index: BTreeMap<ItemId, usize>,
+    #[cfg(feature = "mutants")]
+    mutant: Option<crate::mutant::Mutant>,
 }
 
 impl Turn {
@@ -94,7 +97,18 @@ impl Turn {
         for (position, item) in view.items.iter().enumerate() {
             index.entry(item.item).or_insert(position);
         }
-        Self { view, index }
+        Self {
+            view,
+            index,
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        }
+    }
+
+    /// The same turn without one of its guards.
+    #[cfg(feature = "mutants")]
+    pub(super) fn lacking(&mut self, mutant: Option<crate::mutant::Mutant>) {
+        self.mutant = mutant;
     }
 
     pub(crate) fn item(&self, item: ItemId) -> Option<&ItemView> {
@@ -245,6 +259,7 @@ impl Turn {
                 self.view.ended_at = Some(at);
                 changes.push(Change::TurnChanged(self.view.turn));
             }
+            EventBody::Unsupported { .. } if mutated!(self, CorruptIsDefault) => {}
             EventBody::Unsupported { original_kind, .. } => {
                 self.mark(mark_of(event.seq), original_kind, at, changes);
             }
@@ -343,6 +358,7 @@ impl Turn {
             }
             return;
         };
+        let anywhere = mutated!(self, AnyOffset);
         let Some(view) = self.view.items.get_mut(position) else {
             return;
         };
@@ -352,7 +368,7 @@ impl Turn {
                 part: own,
                 text: grown,
                 open: _,
-            } if *own == part && grown.len() as u64 == offset => {
+            } if *own == part && (grown.len() as u64 == offset || anywhere) => {
                 grown.push_str(text);
                 view.changed_at = at;
                 changes.push(Change::TextGrew { turn, item });
