@@ -84,6 +84,41 @@ pub fn add_long_answer(
     answer
 }
 
+/// Moves all events of a session up by as many, as if that many had come before and were gone. No engine may have the
+/// folder open.
+pub fn move_up(data_dir: &Path, session: SessionId, by: u64) {
+    let mut db = Connection::open(data_dir.join(DATABASE)).expect("the database opens");
+    let write = db.transaction().expect("a transaction");
+    let refusals = write
+        .prepare(
+            "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'events'",
+        )
+        .and_then(|mut triggers| {
+            let triggers = triggers.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            triggers.collect::<Result<Vec<(String, String)>, _>>()
+        })
+        .expect("what refuses to rewrite history");
+    for (name, _) in &refusals {
+        let dropped = write.execute_batch(&format!("DROP TRIGGER {name}"));
+        dropped.expect("this once it is rewritten");
+    }
+    let key = "(SELECT stream FROM streams WHERE session = ?2)";
+    for moved in [
+        format!("UPDATE events SET seq = seq + ?1 WHERE stream = {key}"),
+        format!("UPDATE turns SET first_seq = first_seq + ?1 WHERE stream = {key}"),
+        format!("DELETE FROM heads WHERE ?1 > 0 AND stream = {key}"),
+    ] {
+        let by = i64::try_from(by).expect("a number that SQLite has");
+        let session = session.bits().to_be_bytes();
+        let rows = write.execute(&moved, params![by, session]);
+        assert!(rows.expect("moved") > 0, "{moved}");
+    }
+    for (_, sql) in &refusals {
+        write.execute_batch(sql).expect("and never again");
+    }
+    write.commit().expect("all of it, or nothing");
+}
+
 /// Adds turns; `bodies` are those of the turn of that number whose first item has the other number, each so many milliseconds
 /// after the one before.
 fn add(

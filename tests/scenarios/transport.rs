@@ -3,6 +3,7 @@
 //! Every story names, in its doc comment, the row of the list of scenarios that it tells.
 
 mod chaos;
+mod far_up;
 mod large;
 mod library;
 mod older;

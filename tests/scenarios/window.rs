@@ -4,6 +4,7 @@ mod asking;
 mod breaking;
 mod comings;
 mod dying;
+mod far_up;
 pub(crate) mod glass;
 mod hidden;
 mod limits;
