@@ -126,6 +126,55 @@ async fn a_session_of_five_thousand_messages_opens_with_its_end_and_the_rest_on_
     assert_eq!(window.counters().swaps, 1);
 }
 
+/// `linear-cost` at the pace of a slow model: every piece is a commit of its own, and the last ones write no more than the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_piece_at_the_end_of_a_slow_answer_writes_as_much_as_one_at_its_beginning() {
+    /// In each half of the answer.
+    const HALF: usize = 60;
+    let (server, world) = (ModelServer::start(Dialect::Ollama), World::new().await);
+    let pieces: Vec<_> = (0..2 * HALF).map(|n| format!("piece{n:04} ")).collect();
+    let answer = pieces
+        .iter()
+        .fold(Answer::new(Dialect::Ollama), |answer, piece| {
+            answer.says(piece).gate(piece)
+        });
+    server.script(answer.ends());
+    let session = world.begin(&server, "Go on.").await;
+    let window = world.page().await.follow(session);
+    window.sees(&pieces[0]).await;
+    let written = || {
+        let log = world.engine().counters().log;
+        (
+            log.commits,
+            log.body_bytes + log.cache_bytes,
+            log_bytes(&world),
+        )
+    };
+    let mut halves = Vec::new();
+    for half in 0..2 {
+        let before = written();
+        for n in half * HALF..(half + 1) * HALF - half {
+            server.pass(&pieces[n]).await;
+            world.flush_text().await;
+            window.sees(&pieces[n + 1]).await;
+        }
+        let after = written();
+        let commits = after.0 - before.0;
+        assert_eq!(commits, (HALF - half) as u64, "each piece is one");
+        halves.push([
+            (after.1 - before.1) / commits,
+            (after.2 - before.2) / commits,
+        ]);
+    }
+    for (first, second) in halves[0].iter().zip(&halves[1]) {
+        assert!(second <= &(first + first / 4), "{halves:?} bytes a commit");
+    }
+    server.pass(&pieces[2 * HALF - 1]).await;
+    window.until_idle().await;
+    let text = window.text();
+    assert!(text.contains(&pieces.concat()), "stored as it was said");
+}
+
 /// What is written of an answer of so many words, each of which comes alone, on a clock that stands; and what is stored.
 async fn bytes_of_an_answer(words: usize) -> (u64, String) {
     let (server, world) = (ModelServer::start(Dialect::Ollama), World::new().await);
@@ -146,6 +195,7 @@ async fn bytes_of_an_answer(words: usize) -> (u64, String) {
     (after.body_bytes - before.body_bytes, stored)
 }
 
+/// `linear-cost`. Mutant: `RewriteWhole`. Five megabytes are a matter of minutes without optimisation: the benchmark has them.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_twice_as_long_is_at_most_twice_as_much_to_write() {
     let (once, said) = bytes_of_an_answer(2_000).await;

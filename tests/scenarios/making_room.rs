@@ -1,6 +1,7 @@
 //! A conversation that outgrew its model is summed up once, by the model itself, and nothing is lost or left out in silence.
 
 use protocol::{Dialect, EventBody};
+use serde_json::json;
 use tests::{
     model_server::{Answer, DIALECTS, ModelServer, Script},
     sentinel::Sentinel,
@@ -86,6 +87,83 @@ async fn a_cut_empty_or_endless_summary_is_refused_and_nothing_is_left_out() {
             assert_eq!(server.counters().chats, 3);
             judge(&world, session, &[&window]).await;
         }
+    }
+}
+
+/// `budget-band`: whichever part of the context is there, one compaction makes room, and what it leaves out is said. Mutants:
+/// `PlaceholderAsResult`, `ThresholdOnly`.
+#[tokio::test(flavor = "multi_thread")]
+async fn from_half_of_the_context_to_all_of_it_one_compaction_makes_room_and_says_what_it_left_out()
+{
+    const LEFT_OUT: &str = "The tool ran. Its result of";
+    for (nth, percent) in (50..=100).step_by(5).enumerate() {
+        let dialect = DIALECTS[nth % DIALECTS.len()];
+        let (server, world) = (ModelServer::start(dialect), World::new().await);
+        let folder = world.data_dir().join("files");
+        std::fs::create_dir(&folder).expect("a fresh folder");
+        let (old, new) = (Sentinel::new("old"), Sentinel::new("new"));
+        for (name, word) in [("a.txt", &old), ("b.txt", &new)] {
+            let long = format!("{word}\n{}", "kelp and tides\n".repeat(400));
+            std::fs::write(folder.join(name), long).expect("a fresh file");
+        }
+        server.script(Answer::whole(dialect, &"# Kelp\n\n- holds on\n".repeat(40)));
+        let read = |name: &str| json!({ "path": name });
+        let answer = Answer::new(dialect)
+            .calls("read_file", read("a.txt"))
+            .calls("read_file", read("none.txt"))
+            .calls("current_time", json!({}))
+            .calls("read_file", read("b.txt"));
+        server.script(answer.ends());
+        let words = format!(
+            "request (1000 tokens) exceeds the available context size ({} tokens)",
+            10 * percent
+        );
+        server.script(Script::error(dialect, 400, &words));
+        // A summary, if one is asked for, and the answer.
+        server.script(Answer::whole(dialect, "It is about kelp."));
+        server.script(Answer::whole(dialect, "It is about kelp."));
+        let session = world.begin_in(&server, &folder, "What is kelp?").await;
+        let window = world.page().await.follow(session);
+        window.until_idle().await;
+        world.say(session, "Read both, and something else.").await;
+        window.sees("Read both").await;
+        let text = window.until_idle().await;
+        server.forget_scripts();
+        assert!(text.ends_with("(completed)\n"), "{percent} %: {text}");
+        assert_eq!(text.matches("compacted: ").count(), 1, "{percent} %");
+
+        let requests = server.chats();
+        let refused = requests[2].conversation();
+        let last = requests.last().expect("a request").messages();
+        let told = |wanted: &str| {
+            let told = last.iter().filter(|said| said.content.contains(wanted));
+            told.count()
+        };
+        let (is_left_out, is_whole) = (told(LEFT_OUT), told(&old.to_string()));
+        assert_eq!(
+            is_left_out + is_whole,
+            1,
+            "{percent} %: told or said to be left out"
+        );
+        assert_eq!(
+            told(&new.to_string()),
+            1,
+            "{percent} %: the newest one stays"
+        );
+        assert_eq!(told("Error: "), 1, "{percent} %: errors always pass");
+        assert_eq!(
+            told("2026-03-01T09:00:00Z"),
+            1,
+            "{percent} %: and so do small ones"
+        );
+        let bytes = |said: usize, content: &str| said + content.len();
+        let before = refused.iter().fold(0, |sum, (_, said)| bytes(sum, said));
+        let after = last.iter().fold(0, |sum, said| bytes(sum, &said.content));
+        assert!(
+            after < before,
+            "{percent} %: {after} bytes instead of {before}"
+        );
+        judge(&world, session, &[&window]).await;
     }
 }
 

@@ -224,6 +224,17 @@ async fn every_op_that_is_executed_twice_runs_once_also_after_a_restart() {
         window.sees(word).await;
         window.until_idle().await;
     }
+    let page = window.to_page().expect("something is shown");
+    let (taken_out, (_, expected_tip)) = (page.taken_out.expect("one was edited"), newest());
+    let restore = Op::RestoreTurn {
+        session,
+        turn: taken_out,
+        expected_tip,
+    };
+    run(&world, restore).await;
+    let is_back = |shown: &transcript::Transcript| shown.turn(taken_out).map(|_| ());
+    window.until_shown("the turn to be back", is_back).await;
+
     server.script(Answer::new(DIALECT).says("On and on").goes_silent());
     let text = "Go on?".to_owned();
     run(&world, Op::SendMessage { session, text }).await;
