@@ -181,6 +181,8 @@ pub struct Link<F: Follow> {
     shown: Option<F>,
     /// What is shown cannot take the next event, so the next attach asks for a page.
     anew: bool,
+    /// Where the fold stood that could not take the next event last.
+    lacked_at: Option<Cursor>,
     status: Option<Status>,
     asked: Option<Asked>,
     /// Nothing is asked before this.
@@ -275,6 +277,7 @@ impl<F: Follow> Link<F> {
             stage: Stage::Detached,
             shown: None,
             anew: false,
+            lacked_at: None,
             status: None,
             asked: None,
             due_ms: 0,
@@ -683,12 +686,12 @@ impl<F: Follow> Link<F> {
         let mut heard = Heard::nothing();
         let before = fold.cursor();
         let mut whole = batch.head.log() == before.log() && batch.head.count() >= before.count();
+        let mut lacks = false;
         if whole {
             for event in &batch.events {
                 match fold.cursor().admits(event.seq) {
                     Admission::Next if fold.lacks(event) => {
-                        self.anew = true;
-                        whole = false;
+                        lacks = true;
                         break;
                     }
                     Admission::Next => fold.apply(event, &mut heard.changes),
@@ -706,7 +709,8 @@ impl<F: Follow> Link<F> {
                 }
             }
         }
-        let moved = fold.cursor() != before;
+        let now = fold.cursor();
+        let moved = now != before;
         // Nothing new although the stream goes on is a hole, not an "ok".
         whole = whole && (moved || batch.head.count() <= before.count());
         if !drawn {
@@ -715,6 +719,16 @@ impl<F: Follow> Link<F> {
         if batch.status.is_some() && batch.status != self.status {
             self.status = batch.status;
             heard.status_changed = true;
+        }
+        if lacks {
+            self.anew = true;
+            let before = self.lacked_at.replace(now);
+            if before.is_none_or(|at| at.log() != now.log() || at.count() < now.count()) {
+                // Nothing is wrong: a page has what is lacking, and each one so far led further.
+                self.stage = Stage::Detached;
+                return heard;
+            }
+            whole = false;
         }
         if !whole {
             self.counters.gaps += 1;

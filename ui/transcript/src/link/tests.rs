@@ -13,6 +13,9 @@ use crate::WrongPage;
 const SESSION: SessionId = SessionId::from_bits(7);
 const STREAM: StreamId = StreamId::Session(SESSION);
 
+/// A line that can be had on a page only.
+const ON_A_PAGE: &str = "on a page";
+
 /// The simplest fold there is: remembers every event it was given.
 #[derive(Clone, Debug, PartialEq)]
 struct Notes {
@@ -43,6 +46,10 @@ impl Follow for Notes {
 
     fn cursor(&self) -> Cursor {
         self.cursor
+    }
+
+    fn lacks(&self, event: &Event) -> bool {
+        matches!(&event.body, EventBody::SessionRenamed { title, .. } if title == ON_A_PAGE)
     }
 
     fn apply(&mut self, event: &Event, changes: &mut Vec<String>) {
@@ -628,6 +635,38 @@ fn an_answer_that_never_comes_is_given_up_at_its_limit_and_declined_when_late() 
         (counters.given_up, counters.declined, counters.attaches),
         (1, 1, 2)
     );
+}
+
+#[test]
+fn what_only_a_page_has_is_loaded_at_once_however_often_and_costs_no_repair() {
+    let mut desk = Desk::live(1);
+    for loads in 2..=u64::from(REPAIRS_MAX) + 4 {
+        let since = desk.now;
+        desk.engine.lines.push(ON_A_PAGE.to_owned());
+        assert!(!desk.poll().swapped);
+        assert!(desk.attach().swapped);
+        desk.assert_up_to_date();
+        assert_eq!(desk.now, since, "it waited");
+        assert_eq!(desk.link.state(), LinkState::Live);
+        let counters = desk.link.counters();
+        assert_eq!((counters.repairs, counters.gaps), (0, 0));
+        assert_eq!(counters.swaps, loads);
+    }
+    assert_eq!(desk.link.trouble(), None);
+}
+
+#[test]
+fn pages_that_lead_no_further_end_at_the_button() {
+    let mut desk = Desk::live(1);
+    desk.engine.page_lag = 1;
+    desk.engine.lines.push(ON_A_PAGE.to_owned());
+    for _ in 0..=REPAIRS_MAX {
+        desk.poll();
+        desk.attach();
+    }
+    desk.poll();
+    assert_eq!(desk.link.state(), LinkState::NeedsManual);
+    assert_eq!(desk.lines(), desk.engine.lines[..1]);
 }
 
 #[test]
