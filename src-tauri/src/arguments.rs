@@ -20,6 +20,7 @@ Usage:
   holdfast [OPTIONS] ask PROMPT            ask, and print the answer as it is written (- reads the prompt from stdin)
   holdfast [OPTIONS] continue SESSION      let the last answer go on where it stopped before its end
   holdfast [OPTIONS] retry SESSION         have the last message answered again
+  holdfast [OPTIONS] undo SESSION          bring back what a retry or an edit took out last; twice is as before
   holdfast [OPTIONS] list                  the sessions, newest first
   holdfast [OPTIONS] show SESSION          a session's transcript
   holdfast [OPTIONS] replay SESSION        a session shown again as it happened; no server is asked
@@ -41,6 +42,9 @@ Options of ask, continue and retry:
       --folder DIR         the session's tools see the files below this folder, and no others
       --allow TOOL         allow this tool in this session without being asked, as in --allow write_file; repeatable
   -v, --verbose            also print reasoning, warnings and details, on stderr
+
+Options of undo:
+      --turn N             bring back the version of the conversation that has this turn
 
 Options of replay:
       --turn N             this turn alone, also one that was answered again or edited since
@@ -81,6 +85,12 @@ pub(crate) enum Face {
     Window(Wish),
     /// One answer on stdout.
     Turn(Order),
+    /// An earlier version of a conversation again.
+    Undo {
+        session: String,
+        /// A turn of it; absent: what was taken out last.
+        turn: Option<TurnId>,
+    },
     /// What sessions there are.
     List { format: Format, scope: Scope },
     /// A transcript.
@@ -210,7 +220,7 @@ pub(crate) enum Scope {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsageError {
     #[error(
-        "there is no command ‘{0}’; there are ask, continue, retry, list, show, replay, events, backup and health"
+        "there is no command ‘{0}’; there are ask, continue, retry, undo, list, show, replay, events, backup and health"
     )]
     UnknownCommand(String),
     #[error("{command} needs {what}")]
@@ -337,6 +347,7 @@ pub(crate) fn parse(
                 let session = of_last_turn("retry", &met, words)?;
                 Face::Turn(order(met, Beginning::Retry { session }))
             }
+            Some("undo") => undo(&met, words)?,
             Some("list") => list(met, words)?,
             Some("backup") => backup(met, words)?,
             Some("show") => {
@@ -478,6 +489,25 @@ fn read_session(
     refuse_asking(command, met)?;
     refuse(command, &[("--all", met.all)])?;
     Ok((one_session(command, words)?, format(met.json)))
+}
+
+fn undo(met: &Met, words: impl Iterator<Item = OsString>) -> Result<Face, UsageError> {
+    refuse("undo", &met.of_turns())?;
+    refuse(
+        "undo",
+        &[
+            ("--verbose", met.verbose),
+            ("--json", met.json),
+            ("--all", met.all),
+            ("--speed", met.speed.is_some()),
+            ("--step", met.step),
+            ("--exact", met.exact),
+        ],
+    )?;
+    Ok(Face::Undo {
+        session: one_session("undo", words)?,
+        turn: met.turn,
+    })
 }
 
 fn replay(met: &Met, words: impl Iterator<Item = OsString>) -> Result<Replay, UsageError> {
@@ -741,6 +771,13 @@ mod tests {
                 "--folder is not an option of show",
             ),
             (&["health", "x"], "health takes no ‘x’"),
+            (&["undo"], "undo needs a session"),
+            (&["undo", "a", "b"], "undo takes no ‘b’"),
+            (
+                &["undo", "a", "--model", "m"],
+                "--model is not an option of undo",
+            ),
+            (&["undo", "a", "--step"], "--step is not an option of undo"),
             (&["replay"], "replay needs a session"),
             (&["replay", "a", "b"], "replay takes no ‘b’"),
             (
@@ -863,6 +900,18 @@ mod tests {
                 format: Format::Json
             }))
         );
+    }
+
+    #[test]
+    fn an_undo_is_of_a_session_and_of_one_of_its_turns_if_that_is_said() {
+        let undo = |turn: Option<u64>| {
+            Ok(only(Face::Undo {
+                session: "last".to_owned(),
+                turn: turn.map(TurnId::new),
+            }))
+        };
+        assert_eq!(parsed(&["undo", "last"]), undo(None));
+        assert_eq!(parsed(&["undo", "last", "--turn", "3"]), undo(Some(3)));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::{future::Future, sync::Arc};
 use engine::Engine;
 use protocol::{
     About, AttachArgs, DesktopChoices, DetachArgs, DraftArgs, ErrorCode, ErrorReport, HelloArgs,
-    LoadEventsArgs, LoadOlderArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs,
-    ShowingArgs, SubmitArgs, WishArgs,
+    LoadEventsArgs, LoadOlderArgs, LoadVersionsArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs,
+    PollArgs, ProbeArgs, ShowingArgs, SubmitArgs, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tauri::{Manager, State, Url, WebviewWindow};
@@ -80,6 +80,14 @@ pub(crate) async fn load_events(door: TheDoor<'_>, body: String) -> Answer {
         engine
             .load_events(args.session, args.turn, args.after, args.max_bytes)
             .await
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn load_versions(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: LoadVersionsArgs| async move {
+        engine.versions(args.session).await
     })
     .await
 }

@@ -1,4 +1,4 @@
-//! The faces without a window: `ask`, `continue`, `retry`, `list`, `show`, `replay`, `events`,
+//! The faces without a window: `ask`, `continue`, `retry`, `undo`, `list`, `show`, `replay`, `events`,
 //! `backup`, `health`.
 //!
 //! Invariant: text on stdout was committed before, as in any window; stdout carries the answer and nothing else,
@@ -18,6 +18,7 @@ mod question;
 mod replay;
 mod shape;
 mod stored;
+mod undo;
 mod words;
 
 use std::{fmt, process::ExitCode};
@@ -27,6 +28,7 @@ pub(crate) use backup::backup;
 pub(crate) use health::health;
 pub(crate) use replay::replay;
 pub(crate) use stored::{events, list, show};
+pub(crate) use undo::undo;
 
 use self::print::Margin;
 

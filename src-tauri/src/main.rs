@@ -92,6 +92,11 @@ fn composed(line: CommandLine) -> Result<ExitCode, NotBegun> {
             let _traces = traces(Some(&data_dir), order.talk);
             held(|runtime| runtime.block_on(headless::ask(&data_dir, order)))?
         }
+        Face::Undo { session, turn } => {
+            let data_dir = data_dir::existing(&place()?)?;
+            let _traces = traces(data_dir.as_deref(), Talk::Usual);
+            held(|runtime| runtime.block_on(headless::undo(data_dir, &session, turn)))?
+        }
         Face::List { format, scope } => {
             let data_dir = data_dir::existing(&place()?)?;
             let _traces = traces(data_dir.as_deref(), Talk::Usual);

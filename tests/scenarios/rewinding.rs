@@ -290,6 +290,95 @@ async fn an_undo_brings_back_what_was_there_and_can_be_undone() {
     judge(&world, session, &[&window]).await;
 }
 
+/// A model of the conversation: what was read whenever it changed.
+#[derive(Default)]
+struct Read(Vec<(Vec<TurnId>, String)>);
+
+impl Read {
+    fn note(&mut self, window: &Client<Transcript>) {
+        self.0.push((turns(window), window.text()));
+    }
+
+    /// What was read with this turn in it, the last time.
+    fn with(&self, turn: TurnId) -> &str {
+        let found = self.0.iter().rev().find(|(turns, _)| turns.contains(&turn));
+        &found.expect("it was there").1
+    }
+}
+
+fn turns(window: &Client<Transcript>) -> Vec<TurnId> {
+    let page = window.to_page().expect("something is shown");
+    page.turns.iter().map(|view| view.turn).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_version_comes_back_with_all_that_followed_it_also_after_a_restart() {
+    let (server, mut world) = (ModelServer::start(DIALECT), World::new().await);
+    let page = world.page().await;
+    let (session, window) = begin(&world, &server, &page).await;
+    let mut read = Read::default();
+    let answered = async |window: &Client<Transcript>, op: Op, answer: &str| {
+        server.script(Answer::whole(DIALECT, answer));
+        world.submit(op).await.expect("taken");
+        window.sees(answer).await;
+        window.until_idle().await;
+    };
+    let say = |text: &str| Op::SendMessage {
+        session,
+        text: text.to_owned(),
+    };
+    let at = |turn: TurnId, window: &Client<Transcript>| (turn, last(window).1);
+    answered(&window, say("More."), "Worse.").await;
+    read.note(&window);
+    let edit = Click::Edit.op(session, at(TurnId::FIRST, &window));
+    answered(&window, edit, "Good.").await;
+    answered(&window, say("Go on."), "Better.").await;
+    read.note(&window);
+    for n in 1..=2 {
+        let undo = restore(session, TurnId::FIRST, &window);
+        if n == 1 {
+            world.submit(undo).await.expect("taken");
+            window.sees("Worse.").await;
+            read.note(&window);
+        }
+        let (first, tip) = at(turns(&window)[0], &window);
+        answered(&window, retry(session, (first, tip)), &format!("Try {n}.")).await;
+        answered(&window, say("And?"), &format!("End {n}.")).await;
+        read.note(&window);
+    }
+    let versions = world
+        .engine()
+        .versions(session)
+        .await
+        .expect("they are read");
+    let versions: Vec<Vec<u64>> = versions
+        .iter()
+        .map(|place| place.turns.iter().map(|turn| turn.get()).collect())
+        .collect();
+    assert_eq!(versions, [[1, 3, 5, 7]], "one place has four versions");
+    drop((window, page));
+
+    for round in ["before the restart", "after it"] {
+        let window = world.page().await.follow(session);
+        window.until_idle().await;
+        for turn in [1, 3, 7, 5, 2, 8, 4, 6, 1].map(TurnId::new) {
+            if turns(&window).contains(&turn) {
+                continue;
+            }
+            let undo = restore(session, turn, &window);
+            world.submit(undo).await.expect("taken");
+            let is_there = |shown: &Transcript| shown.turn(turn).map(drop);
+            window.until_shown("it to come back", is_there).await;
+            assert_eq!(window.text(), read.with(turn), "turn {turn}, {round}");
+            read.note(&window);
+        }
+        judge(&world, session, &[&window]).await;
+        drop(window);
+        world.quit().await;
+        world.open().await;
+    }
+}
+
 /// When the window goes that asked.
 #[derive(Clone, Copy, Debug)]
 enum Gone {

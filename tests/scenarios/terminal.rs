@@ -153,6 +153,51 @@ async fn without_a_terminal_a_change_is_denied_and_said_so_unless_it_was_allowed
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the built app"]
+async fn what_a_retry_took_out_comes_back_by_undo_and_goes_again_by_another() {
+    let desk = Desk::new();
+    let dir = desk.world.data_dir();
+    desk.server.script(whole("First."));
+    run(dir, &words(&desk.ask(&[]))).await;
+    let nothing = run(dir, &["undo", "last"]).await;
+    assert_eq!(nothing.code, Some(1), "{nothing:?}");
+    assert!(nothing.err.contains("nothing can come back"), "{nothing:?}");
+
+    for answer in ["Second.", "Third."] {
+        desk.server.script(whole(answer));
+        let again = run(dir, &["retry", "last"]).await;
+        assert_eq!(again.out, format!("{answer}\n"), "{again:?}");
+    }
+    let chats = desk.server.counters().chats;
+    for (more, answer) in [
+        (&[][..], "Second."),
+        (&[], "Third."),
+        (&["--turn", "1"], "First."),
+    ] {
+        let undone = run(dir, &[&["undo", "last"], more].concat()).await;
+        assert_eq!(
+            (undone.code, undone.out.as_str()),
+            (Some(0), ""),
+            "{undone:?}"
+        );
+        assert!(
+            undone.err.contains("is back; it ends with turn"),
+            "{undone:?}"
+        );
+        let shown = run(dir, &["show", "last"]).await;
+        assert!(shown.out.contains(answer), "{answer} {shown:?}");
+        let others = ["First.", "Second.", "Third."].iter();
+        for other in others.filter(|other| **other != answer) {
+            assert!(!shown.out.contains(other), "{other} {shown:?}");
+        }
+    }
+    let here = run(dir, &["undo", "last", "--turn", "1"]).await;
+    assert_eq!(here.code, Some(1), "{here:?}");
+    assert!(here.err.contains("no earlier version"), "{here:?}");
+    assert_eq!(desk.server.counters().chats, chats, "no model was asked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the built app"]
 async fn keys_pressed_before_a_question_stands_do_not_answer_it() {
     let desk = Desk::new();
     desk.server.script(writes("kelp\n").gate("call").ends());

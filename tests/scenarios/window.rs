@@ -15,6 +15,7 @@ mod settings;
 mod several;
 mod unread;
 mod verdict;
+mod versions;
 
 use glass::{Desk, ESCAPE, Window};
 use protocol::{Dialect, FailureCode, TurnOutcome};

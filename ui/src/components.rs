@@ -25,5 +25,6 @@ mod status_line;
 mod tool_call;
 mod transcript;
 pub(crate) mod turn;
+pub(crate) mod versions;
 
 pub(crate) use icons::{Glyph, Icon};

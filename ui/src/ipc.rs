@@ -15,9 +15,10 @@ use std::{
 
 use protocol::{
     About, AttachArgs, Attached, Batch, DesktopChoices, DetachArgs, DraftArgs, ErrorReport,
-    EventPage, HealthReport, HelloArgs, LoadEventsArgs, LoadOlderArgs, ModelsArgs, OpenLinkArgs,
-    OpenWindowArgs, PollArgs, ProbeArgs, ProbeReport, Receipt, SessionId, ShowingArgs, SubmitArgs,
-    Timestamp, TranscriptPage, Welcome, WindowWish, WishArgs,
+    EventPage, HealthReport, HelloArgs, LoadEventsArgs, LoadOlderArgs, LoadVersionsArgs,
+    ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs, ProbeReport, Receipt, SessionId,
+    ShowingArgs, SubmitArgs, Timestamp, TranscriptPage, TurnVersions, Welcome, WindowWish,
+    WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
@@ -88,6 +89,9 @@ pub(crate) async fn load_older(args: &LoadOlderArgs) -> Result<TranscriptPage, C
 }
 pub(crate) async fn load_events(args: &LoadEventsArgs) -> Result<EventPage, CallError> {
     call("load_events", args).await
+}
+pub(crate) async fn load_versions(args: &LoadVersionsArgs) -> Result<Vec<TurnVersions>, CallError> {
+    call("load_versions", args).await
 }
 pub(crate) async fn submit(args: &SubmitArgs) -> Result<Receipt, CallError> {
     call("submit", args).await

@@ -17,6 +17,7 @@ mod library;
 mod pane;
 mod prose;
 mod toasts;
+mod versions;
 mod wishes;
 
 mod catalog;

@@ -24,6 +24,7 @@ use crate::{
     ipc,
     library::set_if_new,
     prose::{Prose, Since},
+    versions::Versions,
 };
 
 /// All of a turn but its items.
@@ -261,6 +262,9 @@ pub(crate) struct Pane {
     /// All that are loaded.
     pub(crate) turns: RwSignal<Vec<TurnId>>,
     pub(crate) more_before: RwSignal<bool>,
+    /// The first turn that was taken out last.
+    pub(crate) taken_out: RwSignal<Option<TurnId>>,
+    pub(crate) versions: Versions,
     /// The turn that runs, by its events.
     pub(crate) running: RwSignal<Option<TurnId>>,
     /// What it is doing, as last heard.
@@ -300,6 +304,8 @@ impl Pane {
             folder: RwSignal::new(None),
             turns: RwSignal::new(Vec::new()),
             more_before: RwSignal::new(false),
+            taken_out: RwSignal::new(None),
+            versions: Versions::unknown(),
             running: RwSignal::new(None),
             status: RwSignal::new(None),
             link_state: RwSignal::new(LinkState::Detached),
@@ -584,6 +590,7 @@ impl Pane {
         set_if_new(self.origin, transcript.origin());
         set_if_new(self.model, transcript.model().cloned());
         set_if_new(self.folder, transcript.folder().map(str::to_owned));
+        set_if_new(self.taken_out, transcript.taken_out());
     }
 
     fn show_order(self, transcript: &Transcript) {

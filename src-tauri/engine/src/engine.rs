@@ -19,7 +19,7 @@ use protocol::{
     ErrorReport, Event, EventBody, EventPage, Failure, FailureCode, HealthReport, InterruptedWhy,
     LibraryPage, LogId, Op, OpId, PROTOCOL, Page, PageId, Phase, PollRequest, ProbeReport,
     Provider, ProviderId, Receipt, ResetReason, Salvage, Seq, SessionId, Status, StreamId,
-    TimeLimits, TranscriptPage, TurnId, Welcome,
+    TimeLimits, TranscriptPage, TurnId, TurnVersions, Welcome,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
@@ -733,6 +733,17 @@ impl Engine {
             .await
             .map_err(|e| read_report(&e))?;
         page.ok_or_else(|| ErrorReport::new(ErrorCode::NotFound, "There is no such turn."))
+    }
+
+    /// The places of a conversation that have more than one version: what retries and edits took out, and what took
+    /// its place.
+    ///
+    /// # Errors
+    /// `StorageFailed`.
+    pub async fn versions(&self, session: SessionId) -> Result<Vec<TurnVersions>, ErrorReport> {
+        let reads = self.shared().log.reads();
+        let found = reads.read(move |log| log.versions(session)).await;
+        found.map_err(|e| read_report(&e))
     }
 
     async fn page(

@@ -70,6 +70,13 @@ pub struct LoadEventsArgs {
     pub max_bytes: u32,
 }
 
+/// `load_versions` -> `Vec` of [`TurnVersions`](crate::TurnVersions)
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LoadVersionsArgs {
+    /// Of which session.
+    pub session: SessionId,
+}
+
 /// `submit` -> [`Receipt`](crate::Receipt)
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SubmitArgs {

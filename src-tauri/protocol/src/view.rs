@@ -195,6 +195,14 @@ pub struct TranscriptPage {
     pub as_of: Cursor,
 }
 
+/// Turns that were begun in one and the same place of a conversation, oldest first: two or more, of which at most one
+/// stands there. [`Op::RestoreTurn`](crate::Op::RestoreTurn) puts another one there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnVersions {
+    /// Which.
+    pub turns: Vec<TurnId>,
+}
+
 /// The library: what sessions and providers exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LibraryPage {

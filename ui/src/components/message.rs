@@ -7,6 +7,7 @@ use crate::{
     components::{
         icons::{Glyph, Icon},
         markdown::Markdown,
+        versions::Versions,
     },
     desk::use_desk,
     ipc,
@@ -44,7 +45,7 @@ pub(crate) fn UserMessage(
                         <div class="mine-text" data-testid="message-user" dir="auto">
                             {text.get_value()}
                         </div>
-                        <div class="actions mine-actions">
+                        <div class="mine-below"><div class="actions">
                             <button
                                 type="button"
                                 class="icon-button"
@@ -73,7 +74,7 @@ pub(crate) fn UserMessage(
                                         </button>
                                     }
                                 })}
-                        </div>
+                        </div> <Versions pane turn /></div>
                     }
                         .into_any()
                 }

@@ -24,6 +24,10 @@ use crate::{
 };
 use stand::Stand;
 
+/// Keeps the view where it is while what is below it changes, also at its end.
+#[derive(Clone, Copy)]
+pub(crate) struct Hold(pub(crate) Callback<()>);
+
 /// What is shown of a session.
 #[component]
 pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
@@ -33,6 +37,7 @@ pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
     let follows = stand.follows;
     let loading = stand.loading;
     provide_context(AtEnd(follows));
+    provide_context(Hold(Callback::new(move |()| follows.set(false))));
 
     // What changes the height of the text or of the view is answered in the same frame.
     let watches = StoredValue::new_local(Vec::<SizeWatch>::new());
@@ -73,6 +78,17 @@ pub(crate) fn Transcript(pane: Pane) -> impl IntoView {
     };
     let release = window_event_listener(ev::pointerup, move |_| stand.release());
     on_cleanup(move || release.remove());
+
+    // The versions of its turns change when one is begun in the place of another one.
+    let versions = Memo::new(move |_| {
+        let begun = pane.turns.with(|turns| turns.last().copied());
+        (pane.taken_out.get(), begun, pane.is_live())
+    });
+    Effect::new(move |_| {
+        if let (Some(_), _, true) = versions.get() {
+            pane.versions.load(pane.session);
+        }
+    });
 
     // What stands on the screen of a window that somebody looks at, down to its end, has been seen.
     let seen = Memo::new(move |_| {

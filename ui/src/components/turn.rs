@@ -16,6 +16,7 @@ use crate::{
         sidebar::chord,
         status_line::StatusLine,
         tool_call::ToolCall,
+        versions::{BringBack, Versions},
     },
     desk::{Desk, LimitField, SettingsPart, sentence, use_desk},
     ipc,
@@ -41,10 +42,15 @@ pub(crate) fn Turn(pane: Pane, cell: TurnCell) -> impl IntoView {
 fn Item(pane: Pane, cell: TurnCell, item: ItemCell, editing: RwSignal<bool>) -> impl IntoView {
     let turn = cell.turn;
     match item.body {
-        CellBody::Continued => {
-            view! { <p class="continued hint" data-testid="continued">"You asked to go on"</p> }
-                .into_any()
+        CellBody::Continued => view! {
+            <div class="continued">
+                <p class="hint" data-testid="continued">
+                    "You asked to go on"
+                </p>
+                <Versions pane turn />
+            </div>
         }
+        .into_any(),
         CellBody::User(text) => view! { <UserMessage pane turn text editing /> }.into_any(),
         CellBody::Answer(prose) => view! { <Answer prose /> }.into_any(),
         CellBody::Reasoning(reasoning) => view! { <Reasoning pane reasoning /> }.into_any(),
@@ -176,7 +182,11 @@ fn scar_view(
                             })
                             .collect_view()
                     })
-                    .map(|buttons| view! { <div class="scar-deeds">{buttons}</div> })
+                    .map(|buttons| {
+                        view! {
+                            <div class="scar-deeds">{buttons} <BringBack pane turn=cell.turn /></div>
+                        }
+                    })
             }}
             {detail.map(|detail| view! { <FoldedDetail detail /> })}
         </div>

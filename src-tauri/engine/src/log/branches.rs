@@ -4,7 +4,9 @@
 //! a restored tail stood there before, so the turns are in the order of their ids, always.
 //! Not here: the writing. A session decides and writes; the index of turns says the same for the readers.
 
-use protocol::{EventBody, SessionId, StreamId, TurnId};
+use std::collections::BTreeMap;
+
+use protocol::{EventBody, SessionId, StreamId, TurnId, TurnVersions};
 use rusqlite::{Connection, params};
 
 use super::{ReadError, Snapshot, codec, writer};
@@ -35,6 +37,19 @@ impl Snapshot<'_> {
         let Some(key) = self.key(StreamId::Session(session))? else {
             return Ok(None);
         };
+        Ok(branch_of(self.steps(key)?, turn))
+    }
+
+    /// The places of a conversation in which more than one turn was begun, in the order of their first.
+    pub(crate) fn versions(&self, session: SessionId) -> Result<Vec<TurnVersions>, ReadError> {
+        match self.key(StreamId::Session(session))? {
+            Some(key) => Ok(versions(self.steps(key)?)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// All that made a conversation what it is.
+    fn steps(&self, key: i64) -> Result<impl Iterator<Item = Step> + use<>, ReadError> {
         let mut steps = Vec::new();
         let mut begun = self
             .connection()
@@ -46,7 +61,7 @@ impl Snapshot<'_> {
         }
         steps.extend(taken_out(self.connection(), key)?);
         steps.sort_by_key(|(seq, _): &(i64, Step)| *seq);
-        Ok(branch_of(steps.into_iter().map(|(_, step)| step), turn))
+        Ok(steps.into_iter().map(|(_, step)| step))
     }
 }
 
@@ -93,6 +108,26 @@ fn branch_of(steps: impl Iterator<Item = Step>, turn: TurnId) -> Option<Branch> 
     let turns: Vec<TurnId> = then.into_iter().skip(common).collect();
     let from = now.get(common).or(turns.first()).copied()?;
     Some(Branch { from, turns })
+}
+
+fn versions(steps: impl Iterator<Item = Step>) -> Vec<TurnVersions> {
+    let mut now: Vec<TurnId> = Vec::new();
+    // By the turn before them.
+    let mut places: BTreeMap<Option<TurnId>, Vec<TurnId>> = BTreeMap::new();
+    for step in steps {
+        match step {
+            Step::Begun(begun) => {
+                places.entry(now.last().copied()).or_default().push(begun);
+                now.push(begun);
+            }
+            Step::TakenOut { from, restored } => {
+                now.retain(|own| *own < from);
+                now.extend(restored);
+            }
+        }
+    }
+    let several = places.into_values().filter(|turns| turns.len() > 1);
+    several.map(|turns| TurnVersions { turns }).collect()
 }
 
 /// Marks in the index of turns, made anew, which of them are part of their conversations.
@@ -177,6 +212,21 @@ mod tests {
     fn what_is_part_of_the_conversation_or_never_was_cannot_come_back() {
         assert_eq!(branch(twice_rewound(), 5), None);
         assert_eq!(branch(twice_rewound(), 6), None);
+    }
+
+    #[test]
+    fn turns_that_were_begun_in_one_place_are_its_versions_whichever_stands_there() {
+        let of = |steps: Vec<Step>| -> Vec<Vec<u64>> {
+            let places = versions(steps.into_iter()).into_iter();
+            places
+                .map(|place| place.turns.iter().map(|turn| turn.get()).collect())
+                .collect()
+        };
+        assert_eq!(of(vec![begun(1), begun(2)]), [[0; 0]; 0]);
+        assert_eq!(of(twice_rewound()), [[1, 5], [2, 4]]);
+        let mut steps = twice_rewound();
+        steps.extend([restored(5, &[1, 4]), rewound(4), begun(6), begun(7)]);
+        assert_eq!(of(steps), [vec![1, 5], vec![2, 4, 6]]);
     }
 
     #[test]

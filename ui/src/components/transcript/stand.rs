@@ -147,6 +147,9 @@ impl Stand {
             }
         } else if self.keep(&view) == Kept::Later {
             return;
+        } else if view.scroll_height() <= view.client_height() {
+            // All of it is in sight, so this is its end.
+            self.follows.try_set(true);
         }
         self.take(&view, &list);
         self.look(&view, &list);
