@@ -6,7 +6,7 @@
 
 use leptos::web_sys::{Element, HtmlElement};
 
-use crate::ipc::{self, Inside};
+use crate::ipc::{self, Extent, Inside};
 
 /// Finer than a block of a list in a quote nothing needs to be.
 const DEPTH_MAX: usize = 8;
@@ -25,14 +25,15 @@ impl Hold {
     pub(super) fn take(&mut self, view: &HtmlElement, list: &Element) {
         self.anchors.clear();
         let edges = ipc::extent(view);
+        let origin = origin(view, edges);
         let turn = first_below(list, edges.top).and_then(|slot| slot.last_element_child());
         let Some(turn) = turn.filter(|turn| ipc::extent(turn).top < edges.bottom) else {
             return;
         };
-        self.anchors.push((turn.clone(), place(view, &turn)));
+        self.anchors.push((turn.clone(), place(origin, &turn)));
         let mut parent = turn;
         while let Some(child) = first_below(&parent, edges.top) {
-            self.anchors.push((child.clone(), place(view, &child)));
+            self.anchors.push((child.clone(), place(origin, &child)));
             if self.anchors.len() == DEPTH_MAX {
                 break;
             }
@@ -48,7 +49,7 @@ impl Hold {
             .iter()
             .find(|(element, _)| element.is_connected());
         held.map_or(0.0, |(element, stood)| {
-            place(view, element) - stood + self.rest
+            place(origin(view, ipc::extent(view)), element) - stood + self.rest
         })
     }
 
@@ -58,10 +59,14 @@ impl Hold {
     }
 }
 
-/// How far from the beginning of the text an element stands.
-fn place(view: &HtmlElement, element: &Element) -> f64 {
-    let from_edge = ipc::extent(element).top - ipc::extent(view).top;
-    from_edge + f64::from(view.scroll_top())
+/// Where the text begins, in the window.
+fn origin(view: &HtmlElement, edges: Extent) -> f64 {
+    edges.top - f64::from(view.scroll_top())
+}
+
+/// How far from there an element stands.
+fn place(origin: f64, element: &Element) -> f64 {
+    ipc::extent(element).top - origin
 }
 
 /// The first child that reaches below `edge`. Children stand below each other, so half of them need no look each time.
