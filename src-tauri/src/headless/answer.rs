@@ -81,6 +81,8 @@ impl Answer {
     /// Goes on with another turn of the same session.
     pub(super) fn go_on_with(&mut self, turn: TurnId) {
         self.turn = turn;
+        // Steps and attempts are counted anew in every turn.
+        self.failures.clear();
         self.last_words = None;
         self.outcome = None;
     }

@@ -37,6 +37,22 @@ async fn a_wait() -> (ModelServer, World) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the built app"]
+async fn every_turn_of_a_replay_says_which_requests_of_it_failed() {
+    let desk = Desk::new();
+    let data_dir = desk.world.data_dir();
+    for more in [&[][..], &["--session", "last"]] {
+        let busy = Script::error(Dialect::Ollama, 503, "server busy");
+        desk.server.script(busy);
+        desk.server.script(whole("Yes."));
+        run(data_dir, &words(&desk.ask(more))).await;
+    }
+    let shown = run(data_dir, &["replay", "last"]).await;
+    let told = shown.err.matches("trying again in").count();
+    assert_eq!(told, 2, "{shown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the built app"]
 async fn a_pipe_gets_the_answers_again_at_once_and_stderr_what_happened_and_no_server_is_asked() {
     let desk = Desk::new();
     std::fs::write(desk.folder.path().join("a.txt"), "kelp\n").unwrap();
