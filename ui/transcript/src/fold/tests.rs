@@ -393,6 +393,18 @@ fn a_text_that_was_found_to_be_reasoning_is_reasoning_and_the_answer_begins_afte
 }
 
 #[test]
+fn a_thought_that_is_no_text_or_is_missing_is_marked_as_damage() {
+    for lost in [1, 9] {
+        let mut log = Log::started();
+        log.begin(T1, 1).step(T1, 1);
+        log.say(T1, EventBody::TextFoundReasoning { item: item(lost) });
+        let transcript = log.folded();
+        let turn = transcript.turn(T1).expect("the turn");
+        assert_eq!(kinds(turn), ["message", "unsupported"], "item {lost}");
+    }
+}
+
+#[test]
 fn every_result_is_in_its_own_call_though_the_provider_names_them_alike() {
     let transcript = story().folded();
     for (number, expected) in [(4, "four"), (5, "five")] {

@@ -530,28 +530,23 @@ impl Turn {
         changes.push(Change::TurnChanged(self.view.turn));
     }
 
-    /// Closes the text that was open. When it last changed stays the moment of its last text: that is how long it took.
-    /// A text that was taken for the answer was none.
+    /// A text that was taken for the answer was none. One that is not there, or no text, is damage.
     fn find_reasoning(&mut self, item: ItemId, at: Timestamp, changes: &mut Vec<Change>) {
         let turn = self.view.turn;
         let position = self.position(item);
-        let Some(view) = position.and_then(|position| self.view.items.get_mut(position)) else {
+        if let Some(view) = position.and_then(|position| self.view.items.get_mut(position))
+            && let ItemBody::Text { part, open, .. } = &mut view.body
+        {
+            *part = Part::Reasoning;
+            *open = false;
+            view.changed_at = at;
+            changes.push(Change::ItemChanged { turn, item });
             return;
-        };
-        match &mut view.body {
-            ItemBody::Text { part, open, .. } => {
-                *part = Part::Reasoning;
-                *open = false;
-                view.changed_at = at;
-                changes.push(Change::ItemChanged { turn, item });
-            }
-            ItemBody::UserMessage { .. }
-            | ItemBody::ToolCall { .. }
-            | ItemBody::Compacted { .. }
-            | ItemBody::Unsupported { .. } => {}
         }
+        self.mark_damaged(item, DAMAGED_RECORD, at, changes);
     }
 
+    /// Closes the text that was open. When it last changed stays the moment of its last text: that is how long it took.
     fn close_text(&mut self, changes: &mut Vec<Change>) {
         let turn = self.view.turn;
         if let Some(view) = self.view.items.last_mut()
