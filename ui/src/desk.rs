@@ -634,9 +634,11 @@ impl Desk {
 
     /// Says that a turn's end was seen, for as long as `seen` says so and nobody has heard it.
     pub(crate) fn note_seen(self, session: SessionId, turn: TurnId, seen: Memo<Option<TurnId>>) {
+        let op_id = OpId::from_bits(ipc::random_bits());
         ipc::spawn(async move {
             while seen.try_get_untracked() == Some(Some(turn)) {
-                match self.submit(Op::NoteSeen { session, turn }).await {
+                let op = Op::NoteSeen { session, turn };
+                match self.submit_as(op_id, op).await {
                     // A refusal is no news to the reader; the mark stays, and is honest.
                     Ok(_) | Err(CallError::Refused(_)) => return,
                     Err(CallError::Lost(_)) => ipc::sleep(SEEN_PAUSE_MS).await,
