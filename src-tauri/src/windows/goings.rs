@@ -1,10 +1,10 @@
-//! What goes on: the turns that run or wait for a word, and the words for that in the tray, in a question and in a
-//! notification.
+//! What goes on: the turns that run or wait for a word, the ends that nobody has seen, and the words for that in the
+//! tray, in a question and in a notification.
 //!
 //! Invariant: all of it is read off the library and off the turn that ended; nothing is remembered here.
 
 use protocol::{
-    ItemBody, LibraryPage, OutcomeKind, Part, SessionId, SessionState, TurnOutcome, TurnView,
+    ItemBody, LibraryPage, OutcomeKind, Part, Place, SessionId, SessionState, TurnOutcome, TurnView,
 };
 
 /// Longer titles are cut: menus and dialogs are narrow.
@@ -14,52 +14,76 @@ const BODY_CHARS_MAX: usize = 160;
 /// So many sessions are named; the others are counted.
 pub(super) const NAMED_MAX: usize = 8;
 
-/// A session whose turn has not ended.
+/// A session whose turn has not ended, or of whose end nobody knows yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Going {
     pub(super) session: SessionId,
     /// As it may be shown: never empty, one line, not long.
     pub(super) title: String,
-    /// Whether it waits for the user's word.
-    pub(super) asks: bool,
+    pub(super) doing: Doing,
 }
 
-/// All of them; who asks comes first, then who was active last.
+/// What its turn does, or how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    Writing,
+    /// It waits for the user's word.
+    Asking,
+    /// Nobody has seen that yet.
+    Ended(OutcomeKind),
+}
+
+/// All of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Goings(pub(super) Vec<Going>);
+pub(super) struct Goings {
+    /// What runs; who asks comes first, then who was active last.
+    pub(super) running: Vec<Going>,
+    /// What is new, the latest first: what the list in a window marks as new, and nothing else.
+    pub(super) unread: Vec<Going>,
+}
 
 impl Goings {
     /// As the library has it.
     pub(super) fn of(library: &LibraryPage) -> Self {
-        let mut running: Vec<_> = library
+        let mut shelf: Vec<_> = library
             .sessions
             .iter()
-            .filter_map(|summary| {
-                let asks = match summary.state {
-                    SessionState::Running { .. } => false,
-                    SessionState::Asking { .. } => true,
-                    SessionState::Empty | SessionState::Ended { .. } => return None,
-                };
-                Some((summary, asks))
-            })
+            .filter(|summary| summary.place == Place::Shelf)
             .collect();
-        running.sort_by_key(|(summary, asks)| (!asks, std::cmp::Reverse(summary.active_at)));
-        let going = |(summary, asks): (&protocol::SessionSummary, bool)| Going {
-            session: summary.session,
-            title: shown_title(&summary.title),
-            asks,
-        };
-        Self(running.into_iter().map(going).collect())
+        shelf.sort_by_key(|summary| std::cmp::Reverse(summary.active_at));
+        let mut goings = Self::default();
+        for summary in shelf {
+            let doing = match (summary.state, summary.unread) {
+                (SessionState::Running { .. }, _) => Doing::Writing,
+                (SessionState::Asking { .. }, _) => Doing::Asking,
+                (SessionState::Ended { outcome }, Some(_)) => Doing::Ended(outcome),
+                (SessionState::Ended { .. }, None) | (SessionState::Empty, _) => continue,
+            };
+            let going = Going {
+                session: summary.session,
+                title: shown_title(&summary.title),
+                doing,
+            };
+            match doing {
+                Doing::Writing | Doing::Asking => goings.running.push(going),
+                Doing::Ended(_) => goings.unread.push(going),
+            }
+        }
+        let writes = |going: &Going| going.doing != Doing::Asking;
+        goings.running.sort_by_key(writes);
+        goings
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Whether nothing runs. News holds nobody up.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.running.is_empty()
     }
 
-    /// What goes on, in one line.
+    /// What runs, in one line.
     pub(super) fn line(&self) -> String {
-        let asking = self.0.iter().filter(|going| going.asks).count();
-        match (self.0.len() - asking, asking) {
+        let asks = |going: &&Going| going.doing == Doing::Asking;
+        let asking = self.running.iter().filter(asks).count();
+        match (self.running.len() - asking, asking) {
             (0, 0) => "Nothing is running".to_owned(),
             (writing, 0) => being_written(writing),
             (0, asking) => waiting(asking),
@@ -67,9 +91,17 @@ impl Goings {
         }
     }
 
+    /// The same, with how much is new.
+    pub(super) fn line_with_news(&self) -> String {
+        match self.unread.len() {
+            0 => self.line(),
+            unread => format!("{}, {unread} not seen yet", self.line()),
+        }
+    }
+
     /// The number beside the icon; nothing when nothing runs.
     pub(super) fn count(&self) -> String {
-        match self.0.len() {
+        match self.running.len() {
             0 => String::new(),
             count => count.to_string(),
         }
@@ -77,16 +109,16 @@ impl Goings {
 
     /// The titles, a line each; of very many the first ones.
     pub(super) fn list(&self) -> String {
-        if self.is_empty() {
+        if self.is_quiet() {
             return "• an answer that has just begun".to_owned();
         }
         let mut lines: Vec<String> = self
-            .0
+            .running
             .iter()
             .take(NAMED_MAX)
             .map(|going| format!("• {}", going.words()))
             .collect();
-        let more = self.0.len().saturating_sub(NAMED_MAX);
+        let more = self.running.len().saturating_sub(NAMED_MAX);
         if more > 0 {
             lines.push(format!("• and {more} more"));
         }
@@ -97,10 +129,17 @@ impl Goings {
 impl Going {
     /// Its line in a list.
     pub(super) fn words(&self) -> String {
-        if self.asks {
-            format!("{} – waits for you", self.title)
-        } else {
-            self.title.clone()
+        match self.doing {
+            Doing::Writing => self.title.clone(),
+            Doing::Asking => format!("{} – waits for you", self.title),
+            Doing::Ended(outcome) => {
+                let news = match outcome {
+                    OutcomeKind::Completed | OutcomeKind::Cancelled => "new answer",
+                    OutcomeKind::Failed => "failed",
+                    OutcomeKind::Interrupted => "interrupted",
+                };
+                format!("{} – {news}", self.title)
+            }
         }
     }
 }
@@ -277,7 +316,7 @@ fn cut(text: &str, chars_max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use protocol::{
-        Cursor, Failure, FailureCode, ItemId, ItemView, LogId, ModelRef, Origin, Place, ProviderId,
+        Cursor, Failure, FailureCode, ItemId, ItemView, LogId, ModelRef, Origin, ProviderId,
         SessionSummary, StopReason, Timestamp, TurnId,
     };
 
@@ -336,6 +375,32 @@ mod tests {
             goings.list(),
             "• New chat – waits for you\n• newer\n• older"
         );
+    }
+
+    #[test]
+    fn what_nobody_has_seen_is_in_the_tray_as_in_the_list_and_keeps_nobody_up() {
+        let ended = |outcome| SessionState::Ended { outcome };
+        let mut library = library(&[
+            ("seen", ended(OutcomeKind::Completed)),
+            ("tides", ended(OutcomeKind::Completed)),
+            ("kelp", ended(OutcomeKind::Failed)),
+            ("stone", RUNNING),
+            ("gone", ended(OutcomeKind::Completed)),
+        ]);
+        for at in [1, 2, 3, 4] {
+            library.sessions[at].unread = Some(TurnId::FIRST);
+        }
+        library.sessions[4].place = Place::Bin;
+        let goings = Goings::of(&library);
+        let named: Vec<_> = goings.unread.iter().map(Going::words).collect();
+        assert_eq!(named, ["kelp – failed", "tides – new answer"]);
+        assert_eq!(
+            goings.line_with_news(),
+            "1 answer is being written, 2 not seen yet"
+        );
+        assert_eq!(goings.list(), "• stone", "nothing else is interrupted");
+        library.sessions[3].state = ended(OutcomeKind::Completed);
+        assert!(Goings::of(&library).is_quiet());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use engine::Engine;
 use protocol::{
     Admission, AttachReason, Cursor, ErrorCode, ErrorReport, Event, EventBody, OutcomeKind,
-    PROTOCOL, Page, PageId, PollRequest, SessionId, StreamId, TurnId, TurnView,
+    PROTOCOL, Page, PageId, PollRequest, SessionId, SessionSummary, StreamId, TurnId, TurnView,
 };
 use tauri::{AppHandle, Manager};
 use tokio::sync::watch;
@@ -48,14 +48,14 @@ impl News {
     pub(super) async fn until_quiet(&self) {
         let mut goings = self.goings.subscribe();
         // The sender lives as long as `self`.
-        let _ = goings.wait_for(Goings::is_empty).await;
+        let _ = goings.wait_for(Goings::is_quiet).await;
     }
 }
 
 /// What is told of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
-    /// A turn ended.
+    /// A turn ended, and that is news.
     End(SessionId, TurnId, OutcomeKind),
     /// A turn waits for a word.
     Question(SessionId),
@@ -71,18 +71,24 @@ fn told(body: &EventBody) -> Told {
             session,
             turn,
             outcome,
-            ..
-        } => Told::End(*session, *turn, *outcome),
+            unread,
+        } => match (outcome, unread) {
+            (OutcomeKind::Completed | OutcomeKind::Failed, true) => {
+                Told::End(*session, *turn, *outcome)
+            }
+            (OutcomeKind::Completed | OutcomeKind::Failed, false)
+            | (OutcomeKind::Cancelled | OutcomeKind::Interrupted, _) => Told::Change,
+        },
         EventBody::SessionAsked { session, .. } => Told::Question(*session),
         EventBody::SessionTurnStarted { .. }
         | EventBody::SessionAnswered { .. }
         | EventBody::SessionRestored { .. }
-        | EventBody::SessionTitled { .. } => Told::Change,
-        EventBody::SessionListed { .. }
+        | EventBody::SessionTitled { .. }
         | EventBody::SessionSeen { .. }
-        | EventBody::ComputerSlept { .. }
         | EventBody::SessionBinned { .. }
-        | EventBody::SessionUnbinned { .. }
+        | EventBody::SessionUnbinned { .. } => Told::Change,
+        EventBody::SessionListed { .. }
+        | EventBody::ComputerSlept { .. }
         | EventBody::ProviderAdded { .. }
         | EventBody::ProviderChanged { .. }
         | EventBody::ProviderRemoved { .. }
@@ -184,21 +190,18 @@ async fn refresh(app: &AppHandle, engine: &Engine) -> Result<(), ErrorReport> {
 }
 
 async fn tell(app: &AppHandle, engine: &Engine, event: &Event) {
-    let (session, notice) = match told(&event.body) {
-        Told::End(session, turn, outcome) => (session, end(engine, session, turn, outcome).await),
-        Told::Question(session) => {
-            let title = title(engine, session).await;
-            (session, Some(goings::of_a_question(session, &title)))
-        }
+    let session = match told(&event.body) {
+        Told::End(session, ..) | Told::Question(session) => session,
         Told::Change | Told::Nothing => return,
     };
-    let wanted = app.state::<Arc<Choices>>().now().notify;
-    let Some(notice) = notice.filter(|_| wanted) else {
-        return;
-    };
-    if app.state::<Arc<Lookout>>().is_looked_at(session) {
+    let is_wanted = app.state::<Arc<Choices>>().now().notify;
+    // Whoever looks has it before their eyes; that it was seen is in the log a moment later.
+    if !is_wanted || app.state::<Arc<Lookout>>().is_looked_at(session) {
         return;
     }
+    let Some(notice) = notice(engine, &event.body).await else {
+        return;
+    };
     let notifier = Arc::clone(&app.state::<Arc<Notifier>>());
     // Before it is known that nothing goes on: a process without a window stays for the click.
     notifier.announce();
@@ -208,20 +211,30 @@ async fn tell(app: &AppHandle, engine: &Engine, event: &Event) {
     }
 }
 
-async fn end(
-    engine: &Engine,
-    session: SessionId,
-    turn: TurnId,
-    outcome: OutcomeKind,
-) -> Option<Notice> {
-    match outcome {
-        OutcomeKind::Completed | OutcomeKind::Failed => {}
-        OutcomeKind::Cancelled | OutcomeKind::Interrupted => return None,
+/// The words for it; nothing for an end that somebody has seen meanwhile.
+async fn notice(engine: &Engine, body: &EventBody) -> Option<Notice> {
+    match told(body) {
+        Told::End(session, turn, outcome) => {
+            let summary = summary(engine, session).await;
+            if summary.as_ref().is_some_and(|s| is_seen(s, turn)) {
+                return None;
+            }
+            match ended(engine, session, turn).await {
+                Some((title, turn)) => goings::of_the_end(session, &title, &turn),
+                None => goings::of_an_end(session, &title(summary), outcome),
+            }
+        }
+        Told::Question(session) => {
+            let title = title(summary(engine, session).await);
+            Some(goings::of_a_question(session, &title))
+        }
+        Told::Change | Told::Nothing => None,
     }
-    match ended(engine, session, turn).await {
-        Some((title, turn)) => goings::of_the_end(session, &title, &turn),
-        None => goings::of_an_end(session, &title(engine, session).await, outcome),
-    }
+}
+
+/// Whether the end of this turn is no news any more.
+fn is_seen(summary: &SessionSummary, turn: TurnId) -> bool {
+    summary.unread.is_none_or(|unread| unread < turn)
 }
 
 /// The turn, and its session's title; nothing if it is not part of the conversation any more, or cannot be read.
@@ -232,12 +245,16 @@ async fn ended(engine: &Engine, session: SessionId, turn: TurnId) -> Option<(Str
     Some((page.title, view))
 }
 
-async fn title(engine: &Engine, session: SessionId) -> String {
+/// The session as the list has it; nothing if that cannot be read.
+async fn summary(engine: &Engine, session: SessionId) -> Option<SessionSummary> {
     let library = engine.library().await;
     let sessions = library.map(|library| library.sessions).unwrap_or_default();
-    let found = sessions.into_iter().find(|s| s.session == session);
-    // A title that cannot be read costs the title.
-    found.map(|summary| summary.title).unwrap_or_default()
+    sessions.into_iter().find(|s| s.session == session)
+}
+
+/// A title that cannot be read costs the title.
+fn title(summary: Option<SessionSummary>) -> String {
+    summary.map(|summary| summary.title).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -255,11 +272,46 @@ mod tests {
             unread: true,
         };
         assert_eq!(told(&ended), Told::End(session, turn, outcome));
+        // What is no news in the list is none here.
+        for (outcome, unread) in [
+            (OutcomeKind::Failed, false),
+            (OutcomeKind::Cancelled, false),
+            (OutcomeKind::Interrupted, true),
+        ] {
+            let ended = EventBody::SessionTurnEnded {
+                session,
+                turn,
+                outcome,
+                unread,
+            };
+            assert_eq!(told(&ended), Told::Change, "{outcome:?} {unread}");
+        }
         let asked = EventBody::SessionAsked { session, turn };
         assert_eq!(told(&asked), Told::Question(session));
         let answered = EventBody::SessionAnswered { session, turn };
         assert_eq!(told(&answered), Told::Change);
+        // What was seen is not new any more, nor is what is in the bin.
+        let seen = EventBody::SessionSeen { session, turn };
+        assert_eq!(told(&seen), Told::Change);
         let binned = EventBody::SessionBinned { session };
-        assert_eq!(told(&binned), Told::Nothing);
+        assert_eq!(told(&binned), Told::Change);
+    }
+
+    #[test]
+    fn an_end_is_news_until_it_or_a_later_one_was_seen() {
+        let at = protocol::Timestamp::from_millis(1);
+        let summary = |unread: Option<u64>| SessionSummary {
+            session: SessionId::from_bits(1),
+            title: String::new(),
+            origin: protocol::Origin::Conversation,
+            created_at: at,
+            active_at: at,
+            state: protocol::SessionState::Empty,
+            unread: unread.map(TurnId::new),
+            place: protocol::Place::Shelf,
+        };
+        let seen = |unread| is_seen(&summary(unread), TurnId::new(2));
+        assert_eq!([seen(Some(2)), seen(Some(3))], [false, false]);
+        assert_eq!([seen(Some(1)), seen(None)], [true, true]);
     }
 }

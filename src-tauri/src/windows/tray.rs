@@ -126,7 +126,7 @@ fn built(app: &AppHandle) -> Icon {
 
 fn filled(app: &AppHandle, icon: &TrayIcon, goings: &Goings) -> tauri::Result<()> {
     icon.set_menu(Some(menu(app, goings)?))?;
-    icon.set_tooltip(Some(format!("Holdfast: {}", goings.line())))?;
+    icon.set_tooltip(Some(format!("Holdfast: {}", goings.line_with_news())))?;
     // Beside the icon, where a panel has room for that; Windows has no such place.
     icon.set_title(Some(goings.count()))?;
     icon.set_visible(true)
@@ -134,9 +134,10 @@ fn filled(app: &AppHandle, icon: &TrayIcon, goings: &Goings) -> tauri::Result<()
 
 fn menu(app: &AppHandle, goings: &Goings) -> tauri::Result<Menu<tauri::Wry>> {
     let item = |id: &str, words: &str| MenuItem::with_id(app, id, words, true, None::<&str>);
-    let line = MenuItem::with_id(app, LINE, goings.line(), false, None::<&str>)?;
+    let line = MenuItem::with_id(app, LINE, goings.line_with_news(), false, None::<&str>)?;
     let mut menu = MenuBuilder::new(app).item(&line);
-    for going in goings.0.iter().take(NAMED_MAX) {
+    let named = goings.running.iter().chain(&goings.unread);
+    for going in named.take(NAMED_MAX) {
         // A single & would underline the letter behind it.
         let words = going.words().replace('&', "&&");
         menu = menu.item(&item(&format!("{SESSION}{}", going.session), &words)?);
