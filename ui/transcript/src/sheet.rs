@@ -48,6 +48,29 @@ pub struct View {
     pub height: f64,
 }
 
+/// This near to the end counts as being there: a fraction of a line.
+const AT_END: i32 = 12;
+
+/// A scroll, as it is reported: some time after it happened, when there may be more text below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scrolled {
+    /// Where the view began before.
+    pub from: i32,
+    /// Where it begins now.
+    pub to: i32,
+    /// Where it begins at the end of the text.
+    pub end: i32,
+}
+
+impl Scrolled {
+    /// Whether the view follows the end of the text from now on. Only going up lets go of it: text that came meanwhile
+    /// and moved the end away is no wish of the reader's.
+    pub const fn follows(self, before: bool) -> bool {
+        let at_end = self.end - self.to <= AT_END;
+        at_end || (before && self.to >= self.from)
+    }
+}
+
 impl Sheet {
     /// Takes over which turns there are, in order. What is known of a turn stays known; a new one is of its `likely`
     /// height, and drawn when it stands behind all others, where turns begin.
@@ -182,6 +205,19 @@ mod tests {
     fn whole(sheet: &Sheet, height: impl Fn(TurnId) -> f64) -> f64 {
         let rows = sheet.drawn();
         rows.iter().map(|row| row.gap + height(row.turn)).sum()
+    }
+
+    #[test]
+    fn only_going_up_lets_go_of_the_end_and_coming_back_to_it_takes_hold_again() {
+        let scrolled = |from, to, end| Scrolled { from, to, end };
+        // To the end, while more text was already on its way.
+        assert!(scrolled(100, 400, 900).follows(true));
+        assert!(scrolled(400, 400, 900).follows(true));
+        assert!(!scrolled(400, 380, 400).follows(true));
+        assert!(!scrolled(380, 385, 400).follows(false));
+        assert!(scrolled(380, 390, 400).follows(false));
+        // A shorter text takes the view along.
+        assert!(scrolled(400, 300, 300).follows(true));
     }
 
     #[test]

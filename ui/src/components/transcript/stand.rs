@@ -15,17 +15,16 @@ use leptos::{
 use protocol::TurnId;
 use transcript::{
     LinkState,
-    sheet::{Drawn, Sheet, View},
+    sheet::{Drawn, Scrolled, Sheet, View},
 };
 
 use super::{hold::Hold, room};
 use crate::{
     ipc::{self, Inside},
+    library::set_if_new,
     pane::Pane,
 };
 
-/// This near to the end counts as being there: a fraction of a line.
-const AT_END_PX: i32 = 12;
 /// Older turns are asked for when fewer heights of the view than this are left above it.
 const NEAR_TOP_VIEWS: i32 = 3;
 /// Before the page is laid out: a window of ordinary height.
@@ -144,6 +143,7 @@ impl Stand {
         if self.follows.try_get_untracked() == Some(true) {
             if !self.pressed.get_value() {
                 view.set_scroll_top(view.scroll_height());
+                self.last_top.set_value(view.scroll_top());
             }
         } else if self.keep(&view) == Kept::Later {
             return;
@@ -202,19 +202,23 @@ impl Stand {
         let Some((view, list)) = self.elements() else {
             return;
         };
+        if self.follows.get_untracked() && view.scroll_top() == self.last_top.get_value() {
+            // It was put there by what follows the end, and that has looked around already.
+            return;
+        }
         // What changed above since the last look may have moved the text under the reader's hands.
         let kept = if self.follows.get_untracked() {
             Kept::Now
         } else {
             self.keep(&view)
         };
-        let top = view.scroll_top();
-        let went_up = top < self.last_top.get_value();
-        self.last_top.set_value(top);
-        let at_end = view.scroll_height() - top - view.client_height() <= AT_END_PX;
-        if at_end != self.follows.get_untracked() && (at_end || went_up) {
-            self.follows.set(at_end);
-        }
+        let scrolled = Scrolled {
+            from: self.last_top.get_value(),
+            to: view.scroll_top(),
+            end: view.scroll_height() - view.client_height(),
+        };
+        self.last_top.set_value(scrolled.to);
+        set_if_new(self.follows, scrolled.follows(self.follows.get_untracked()));
         if kept == Kept::Now {
             self.take(&view, &list);
             self.look(&view, &list);
