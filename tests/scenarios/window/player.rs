@@ -175,6 +175,18 @@ async fn a_turn_is_shown_again_by_keyboard_alone_and_ends_as_it_is_stored() {
         window.press(ENTER).await;
         shows_the_whole_answer(desk, &window).await;
 
+        // What lies above the player takes Escape first.
+        let menu = "document.querySelector('[data-testid=session-menu]').click();
+            document.querySelector('[data-testid=player-play]').focus()";
+        window.run(menu).await;
+        window.wait_for("rename").await;
+        window.press(ESCAPE).await;
+        window.wait_until_gone("rename").await;
+        assert!(!shown(&window, "player-play").await.is_empty());
+        window
+            .run("document.querySelector('[data-testid=player-play]').focus()")
+            .await;
+
         // Escape closes the player, and stops nothing.
         window.press(ESCAPE).await;
         window.wait_until_gone("player").await;

@@ -12,6 +12,7 @@ use protocol::{LoadEventsArgs, Timestamp};
 use transcript::{
     Change,
     player::{Gathered, Moved, Pace, Player as Recorded, Recording, Waits},
+    sheet::Scrolled,
     words,
 };
 
@@ -36,8 +37,6 @@ const LOAD_LIMIT_MS: u64 = 15_000;
 const TICK_MS: u64 = 200;
 /// What is due sooner is shown with the next frame.
 const FRAME_MS: u64 = 16;
-/// This near to the end counts as being there: a fraction of a line.
-const AT_END_PX: i32 = 12;
 
 /// Where the player stands, for the bar.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -317,10 +316,6 @@ pub(crate) fn Player(replay: Replay) -> impl IntoView {
         }
         let ready = showing.stage.with_untracked(|stage| *stage == Stage::Ready);
         match (event.key().as_str(), event.shift_key()) {
-            ("Escape", false) => {
-                event.stop_propagation();
-                desk.close_player();
-            }
             // Whatever has the focus and can be pressed is pressed.
             (" ", false) if ready && !ipc::is_on_button(&event) => showing.toggle(),
             ("ArrowRight", false) if ready => showing.forward(),
@@ -399,12 +394,14 @@ fn Scene(showing: Showing) -> impl IntoView {
     let scroller = NodeRef::<html::Div>::new();
     let content = NodeRef::<html::Div>::new();
     let follows = StoredValue::new(true);
+    let last_top = StoredValue::new(0);
     let watches = StoredValue::new_local(Vec::<SizeWatch>::new());
     let resized = move || {
         if follows.try_get_value() == Some(true)
             && let Some(view) = scroller.try_get_untracked().flatten()
         {
             view.set_scroll_top(view.scroll_height());
+            last_top.set_value(view.scroll_top());
         }
     };
     Effect::new(move |_| {
@@ -426,8 +423,13 @@ fn Scene(showing: Showing) -> impl IntoView {
             tabindex="0"
             on:scroll=move |_| {
                 if let Some(view) = scroller.get_untracked() {
-                    let below = view.scroll_height() - view.scroll_top() - view.client_height();
-                    follows.set_value(below <= AT_END_PX);
+                    let scrolled = Scrolled {
+                        from: last_top.get_value(),
+                        to: view.scroll_top(),
+                        end: view.scroll_height() - view.client_height(),
+                    };
+                    last_top.set_value(scrolled.to);
+                    follows.update_value(|follows| *follows = scrolled.follows(*follows));
                 }
             }
         >
