@@ -13,6 +13,7 @@ mod parked;
 mod player;
 mod settings;
 mod several;
+mod thinking;
 mod unread;
 mod verdict;
 mod versions;
