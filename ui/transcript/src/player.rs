@@ -9,8 +9,7 @@ mod recording;
 mod timeline;
 
 use protocol::{
-    AttemptState, Event, ItemBody, ItemId, ItemView, ModelRef, Part, Phase, Status, Timestamp,
-    ToolState, TurnView,
+    AttemptState, Event, ItemBody, ModelRef, Part, Phase, Status, Timestamp, ToolState, TurnView,
 };
 
 pub use recording::{Gathered, Recording, Torn};
@@ -97,11 +96,6 @@ impl Player {
     /// The turn, as it looked. None before its first event.
     pub fn frame(&self) -> Option<&TurnView> {
         self.turn.as_ref().map(|turn| &turn.view)
-    }
-
-    /// One of its items.
-    pub fn item(&self, item: ItemId) -> Option<&ItemView> {
-        self.turn.as_ref()?.item(item)
     }
 
     /// The event that was shown last.

@@ -3,7 +3,6 @@
 use protocol::{EventBody, MessagePurpose, Part, TurnOutcome};
 
 use super::{badge, elapsed, resolution, scar, tool_outcome_words, unsupported, visible};
-use crate::player::MarkKind;
 
 /// A name of a model or a tool is somebody else's, and stands in the middle of a line.
 const NAME_CHARS: usize = 60;
@@ -97,23 +96,6 @@ pub fn replay_position(
 /// For how long nothing happened: "waited 4 min 12 s".
 pub fn waited(ms: u64) -> String {
     format!("waited {}", long(ms))
-}
-
-/// What a place on the slider is, for who looks and for who listens.
-pub const fn mark(kind: MarkKind) -> &'static str {
-    match kind {
-        MarkKind::Message => "message",
-        MarkKind::Reasoning => "reasoning",
-        MarkKind::Text => "text",
-        MarkKind::ToolCall => "tool call",
-        MarkKind::Approval => "question",
-        MarkKind::Answered => "answer to a question",
-        MarkKind::Retry => "tried again",
-        MarkKind::Failover => "another model asked",
-        MarkKind::Failure => "failed attempt",
-        MarkKind::Compaction => "compaction",
-        MarkKind::End => "end",
-    }
 }
 
 fn end(outcome: &TurnOutcome) -> String {
