@@ -426,8 +426,9 @@ impl Pane {
         if !follow::older(&line).await {
             return false;
         }
-        if let Some(transcript) = line.link.borrow().shown() {
-            self.show_order(transcript);
+        let link = line.link.borrow();
+        if let Some(transcript) = link.shown() {
+            self.show_order(transcript, link.counters().swaps);
         }
         true
     }
@@ -510,12 +511,7 @@ impl Pane {
         for view in transcript.turns() {
             self.show_turn(view, swap);
         }
-        if let Some(last) = transcript.turns().next_back()
-            && self.cell(last.turn).is_none()
-        {
-            self.new_cell(last, swap);
-        }
-        self.show_order(transcript);
+        self.show_order(transcript, swap);
         set_if_new(self.loaded, true);
     }
 
@@ -527,14 +523,7 @@ impl Pane {
         for change in changes {
             match *change {
                 Change::SessionChanged => session = true,
-                Change::TurnAdded(turn) => {
-                    order = true;
-                    if let Some(view) = transcript.turn(turn)
-                        && self.cell(turn).is_none()
-                    {
-                        self.new_cell(view, swap);
-                    }
-                }
+                Change::TurnAdded(_) => order = true,
                 Change::TurnChanged(turn) => {
                     if let (Some(cell), Some(view)) = (self.cell(turn), transcript.turn(turn)) {
                         set_if_new(cell.head, head(view));
@@ -577,7 +566,7 @@ impl Pane {
             });
         }
         if order {
-            self.show_order(transcript);
+            self.show_order(transcript, swap);
         }
         if session {
             self.show_session(transcript);
@@ -593,7 +582,12 @@ impl Pane {
         set_if_new(self.taken_out, transcript.taken_out());
     }
 
-    fn show_order(self, transcript: &Transcript) {
+    fn show_order(self, transcript: &Transcript, swap: u64) {
+        if let Some(last) = transcript.turns().next_back()
+            && self.cell(last.turn).is_none()
+        {
+            self.new_cell(last, swap);
+        }
         let now: Vec<TurnId> = transcript.turns().map(|view| view.turn).collect();
         if self.turns.with_untracked(|before| *before != now) {
             self.turns.set(now);
@@ -605,10 +599,7 @@ impl Pane {
 
     /// Brings a turn up to date, if it is drawn.
     fn show_turn(self, view: &TurnView, swap: u64) {
-        self.with_kept(view.turn, |cell| {
-            set_if_new(cell.head, head(view));
-            show_items(cell, view, swap);
-        });
+        self.with_kept(view.turn, |cell| cell.show_anew(view, swap));
     }
 
     fn new_cell(self, view: &TurnView, swap: u64) -> TurnCell {
