@@ -108,8 +108,14 @@ fn Window() -> impl IntoView {
             name
         });
     });
+    let covered = Memo::new(move |_| desk.overlay.with(Option::is_some));
     view! {
-        <div class="app" class:is-folded=move || desk.folded.get() class:is-drawer=drawer>
+        <div
+            class="app"
+            class:is-folded=move || desk.folded.get()
+            class:is-drawer=drawer
+            class:is-covered=covered
+        >
             <Sidebar />
             {move || {
                 desk.overlay

@@ -63,10 +63,13 @@ fn Choices(chosen: RwSignal<DesktopChoices>) -> impl IntoView {
                     });
                 }
             >
-                {option(OnClose::KeepWorking, "Keep working in the tray until it has ended")}
+                {option(OnClose::KeepWorking, "Keep working until it ends")}
                 {option(OnClose::Ask, "Ask each time")}
                 {option(OnClose::Quit, "Quit, and interrupt it")}
             </select>
+            <span class="hint">
+                "Meanwhile it is in the tray. On a desktop without one, starting Holdfast again brings the window back."
+            </span>
         </label>
         <label class="form-check">
             <input
@@ -92,9 +95,6 @@ fn Choices(chosen: RwSignal<DesktopChoices>) -> impl IntoView {
             />
             "Notify me of an answer that ends, or asks something, while I look elsewhere"
         </label>
-        <p class="hint">
-            "On a desktop without a tray, starting Holdfast again brings the window back."
-        </p>
     }
     .into_any()
 }
