@@ -162,6 +162,12 @@ impl Child {
         assert!(stands, "the child ended before it came to its gate");
     }
 
+    /// Its number, while it runs.
+    pub async fn id(&self) -> u32 {
+        let process = self.inner.process.lock().await;
+        process.id().expect("the child still runs")
+    }
+
     /// SIGKILL, and the wait for it.
     pub async fn kill(&self) {
         let mut process = self.inner.process.lock().await;

@@ -558,7 +558,8 @@ impl Connection {
             .head
             .as_ref()
             .map_or(Framing::UntilClose, |head| head.framing);
-        let mut steps = script.steps.into_iter().peekable();
+        // Kept to the end, so that what is held meanwhile does not become less with every step.
+        let mut steps = script.steps.iter().peekable();
         if pending.is_empty() || matches!(steps.peek(), Some(Step::Gate(_)) | None) {
             // The head is on its way before anything else happens.
             if let Played::Closed = self.send(std::mem::take(&mut pending)).await {
@@ -568,9 +569,9 @@ impl Connection {
         let mut ended = false;
         while let Some(step) = steps.next() {
             let played = match step {
-                Step::Gate(gate) => self.stand_at(&gate, gates).await,
+                Step::Gate(gate) => self.stand_at(gate, gates).await,
                 Step::Send(bytes) => {
-                    pending.extend(framed(framing, &bytes));
+                    pending.extend(framed(framing, bytes));
                     if steps.peek().is_none() && script.ending == Ending::Proper {
                         // The last bytes and the end of the body are one write: a client that hangs up at the end
                         // marker has not closed early.

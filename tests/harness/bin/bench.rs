@@ -1,5 +1,5 @@
 //! What things cost, printed: a text event in a new and in a long session, opening a long session, bytes written per
-//! byte of answer, a start with a long library. Tests count, benchmarks time; this one is run by hand: `cargo run --release -p tests --bin bench`.
+//! byte of answer, a start with a long library, and what an engine has in memory after many windows and many words. Tests count, benchmarks time; this one is run by hand: `cargo run --release -p tests --bin bench [opening|text|writing|memory|library]`.
 
 #![allow(
     clippy::expect_used,
@@ -9,11 +9,15 @@
     reason = "part of the test harness, and it measures real time"
 )]
 
+#[path = "engine_child.rs"]
+mod engine_child;
+
 use std::time::{Duration, Instant};
 
-use protocol::{Dialect, SessionId, TurnId};
+use protocol::{Dialect, EventBody, SessionId, TurnId};
 use tests::{
-    client::Client,
+    child::Child,
+    client::{Client, Page},
     model_server::{Answer, ModelServer},
     seeded,
     world::World,
@@ -27,21 +31,45 @@ const OPENINGS: usize = 21;
 /// The longer one may take so many times as long.
 const RATIO_TARGET: f64 = 1.3;
 const PIECES: usize = 300;
+/// Windows that are opened, reloaded and closed over an engine, counted from the first.
+const WINDOWS: [u64; 3] = [1_000, 2_000, 10_000];
+/// Answers whose every word is a delta, and words in each.
+const ANSWERS: u64 = 20;
+const WORDS: usize = 100_000;
 
 fn main() {
+    // The engine whose memory is measured is this very program, in a process of its own.
+    if std::env::args_os().len() > 2 {
+        return engine_child::main();
+    }
+    let only = std::env::args().nth(1);
+    let wanted = |part: &str| only.as_ref().is_none_or(|only| only == part);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
     runtime.expect("a runtime").block_on(async {
-        opening().await;
-        for turns in [0, TURNS] {
-            text_events(turns).await;
+        if wanted("opening") {
+            opening().await;
         }
-        for (bytes, name) in [(6_000, "6 kB"), (200_000, "200 kB")] {
-            bytes_written(bytes, name).await;
+        if wanted("text") {
+            for turns in [0, TURNS] {
+                text_events(turns).await;
+            }
         }
-        for sessions in [1_000, 100_000] {
-            library(sessions).await;
+        if wanted("writing") {
+            for (bytes, name) in [(6_000, "6 kB"), (200_000, "200 kB")] {
+                bytes_written(bytes, name).await;
+            }
+            five_megabytes().await;
+        }
+        if wanted("memory") {
+            memory_of_windows().await;
+            memory_of_words().await;
+        }
+        if wanted("library") {
+            for sessions in [1_000, 100_000] {
+                library(sessions).await;
+            }
         }
     });
 }
@@ -160,6 +188,122 @@ async fn bytes_written(bytes: usize, name: &str) {
         counters.syncs,
         wal.map_or(0, |file| file.len()) as f64 / bytes as f64,
     );
+}
+
+/// A long answer that nobody looks at, and one twice as long: stored as it was said, at twice the cost at most.
+async fn five_megabytes() {
+    let mut written = Vec::new();
+    for bytes in [2_500_000, 5_000_000] {
+        let server = ModelServer::start(Dialect::Ollama);
+        let world = World::in_real_time().await;
+        let said = "abc ".repeat(bytes / 4);
+        server.script(Answer::new(Dialect::Ollama).says_word_by_word(&said).ends());
+        let began = Instant::now();
+        let session = world.begin(&server, "Go on.").await;
+        world.engine().until_no_turn_runs().await;
+        let took = began.elapsed();
+        let log = world.engine().counters().log;
+        let stored = world.events(session).into_iter();
+        let stored = stored.filter_map(|event| match event.body {
+            EventBody::TextAppended { text, .. } => Some(text),
+            _ => None,
+        });
+        assert!(stored.collect::<String>() == said, "stored as it was said");
+        println!(
+            "{bytes} bytes of answer in pieces of 4: {took:?}, {} commits, {:.2} bytes of events per byte",
+            log.commits,
+            log.body_bytes as f64 / bytes as f64
+        );
+        written.push(log.body_bytes);
+    }
+    assert!(
+        written[1] <= 2 * written[0] + written[0] / 100,
+        "{written:?}"
+    );
+}
+
+/// An engine in a process of its own; its memory is nobody else's.
+async fn child_of(world: &World) -> Child {
+    let own = std::env::current_exe().expect("this program has a path");
+    world.spawn(&own).await
+}
+
+/// What the system says that a process has in memory, in kB.
+async fn resident(child: &Child) -> String {
+    let status = format!("/proc/{}/status", child.id().await);
+    let status = std::fs::read_to_string(status).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let said = line.and_then(|line| line.split_once(':'));
+    said.map_or("unknown here".to_owned(), |(_, kb)| kb.trim().to_owned())
+}
+
+/// Windows come and go over the end of a long conversation.
+async fn memory_of_windows() {
+    let server = ModelServer::start(Dialect::Ollama);
+    let (mut world, session) = seeded::conversation_of(&server, 200).await;
+    world.quit().await;
+    let child = child_of(&world).await;
+    println!(
+        "an engine that was just opened: {} resident",
+        resident(&child).await
+    );
+    let last = TurnId::new(201);
+    let is_here = |shown: &Transcript| shown.turn(last).map(|_| ());
+    let mut opened = 0;
+    for windows in WINDOWS {
+        while opened < windows {
+            let page = Page::load(&world.line, "main").await;
+            let first = page.follow(session);
+            first.until_shown("its end", is_here).await;
+            drop(first);
+            let again = page.reload().await.follow(session);
+            again.until_shown("its end", is_here).await;
+            again.close().await;
+            opened += 1;
+        }
+        println!(
+            "  after {opened:>6} windows opened, reloaded and closed: {} resident",
+            resident(&child).await
+        );
+    }
+    child.kill().await;
+    world.line.cut();
+}
+
+/// Answers that come word by word, each in a conversation of its own, with a window that comes at their end.
+async fn memory_of_words() {
+    let server = ModelServer::start(Dialect::Ollama);
+    let world = World::without_engine();
+    let child = child_of(&world).await;
+    world.add(server.provider()).await;
+    println!(
+        "an engine that was just opened: {} resident",
+        resident(&child).await
+    );
+    let text = "abc ".repeat(WORDS);
+    for n in 1..=ANSWERS {
+        server.script(
+            Answer::new(Dialect::Ollama)
+                .says_word_by_word(&text)
+                .gate("end")
+                .ends(),
+        );
+        let session = world.begin_with(server.model(), "Go on.").await;
+        server.pass("end").await;
+        let window = world.page().await.follow(session);
+        let ended = |shown: &Transcript| shown.running().is_none().then_some(());
+        window.until_shown("the end", ended).await;
+        window.close().await;
+        if n % 5 == 0 || n == 1 {
+            println!(
+                "  after {:>9} deltas: {} resident",
+                n * WORDS as u64,
+                resident(&child).await
+            );
+        }
+    }
+    child.kill().await;
+    world.line.cut();
 }
 
 /// A start with a long library: from its events, as after an upgrade, and from its snapshot.

@@ -32,7 +32,8 @@ use tokio::{
     task::JoinSet,
 };
 
-fn main() {
+/// The whole program; its arguments are the data folder, and how it is held.
+pub(crate) fn main() {
     let data_dir = PathBuf::from(std::env::args_os().nth(1).expect("the data folder"));
     let held = std::env::args().nth(2).expect("how it is held");
     let held: Held = serde_json::from_str(&held).expect("how it is held");
