@@ -801,54 +801,33 @@ impl Engine {
         if self.shared().is_closing() {
             return Err(shutting_down());
         }
-        match op {
-            Op::CancelTurn { session, turn } => {
-                // Not an event, so nothing to commit: the fact is the turn's end. Asking twice is asking once.
-                self.shared().cancel(session, Some(turn), Cause::UserStop);
-                let stream = StreamId::Session(session);
-                Ok(Receipt {
-                    stream,
-                    seq: None,
-                    turn: Some(turn),
-                })
-            }
-            Op::AddProvider { .. }
-            | Op::ChangeProvider { .. }
-            | Op::RemoveProvider { .. }
-            | Op::ChangeTimeLimits { .. }
-            | Op::ChooseFallbacks { .. } => {
-                let engine = self.clone();
-                self.tracked(async move { engine.change_settings(op_id, op).await })
-                    .await
-            }
-            Op::StartSession { session, .. }
-            | Op::SendMessage { session, .. }
-            | Op::RetryTurn { session, .. }
-            | Op::RestoreTurn { session, .. }
-            | Op::EditMessage { session, .. }
-            | Op::ContinueTurn { session, .. }
-            | Op::AnswerApproval { session, .. }
-            | Op::ChooseFolder { session, .. }
-            | Op::RenameSession { session, .. }
-            | Op::BinSession { session }
-            | Op::UnbinSession { session }
-            | Op::NoteSeen { session, .. }
-            | Op::ChooseModel { session, .. }
-            | Op::AddSample { session } => {
-                if mutated!(self.shared().harness, CheckOutsideTx)
-                    && self.shared().running.borrow().contains_key(&session)
-                {
-                    return Err(ErrorReport::new(ErrorCode::TurnActive, "A turn runs."));
-                }
-                let (reply, answer) = oneshot::channel();
-                let input = SessionInput::Op { op_id, op, reply };
-                self.session(session)
-                    .send(input)
-                    .await
-                    .map_err(|_| shutting_down())?;
-                answer.await.map_err(|_| shutting_down())?
-            }
+        if let Op::CancelTurn { session, turn } = op {
+            // Not an event, so nothing to commit: the fact is the turn's end. Asking twice is asking once.
+            self.shared().cancel(session, Some(turn), Cause::UserStop);
+            return Ok(Receipt {
+                stream: StreamId::Session(session),
+                seq: None,
+                turn: Some(turn),
+            });
         }
+        let Some(session) = op.session() else {
+            let engine = self.clone();
+            return self
+                .tracked(async move { engine.change_settings(op_id, op).await })
+                .await;
+        };
+        if mutated!(self.shared().harness, CheckOutsideTx)
+            && self.shared().running.borrow().contains_key(&session)
+        {
+            return Err(ErrorReport::new(ErrorCode::TurnActive, "A turn runs."));
+        }
+        let (reply, answer) = oneshot::channel();
+        let input = SessionInput::Op { op_id, op, reply };
+        self.session(session)
+            .send(input)
+            .await
+            .map_err(|_| shutting_down())?;
+        answer.await.map_err(|_| shutting_down())?
     }
 
     fn session(&self, id: SessionId) -> mpsc::Sender<SessionInput> {
