@@ -160,12 +160,9 @@ impl Shared {
         *self.closing.borrow() != Closing::No
     }
 
-    /// How long to wait for what with this provider: as it says itself, as the user chose, or as built in.
-    pub(crate) async fn limits_for(&self, provider: &Provider) -> Result<TimeLimits, ReadError> {
-        Ok(match provider.limits {
-            Some(limits) => limits,
-            None => self.shelf.limits().await?.unwrap_or(self.limits),
-        })
+    /// How long to wait for what with a provider that does not say it itself: as the user chose, or as built in.
+    pub(crate) async fn limits(&self) -> Result<TimeLimits, ReadError> {
+        Ok(self.shelf.limits().await?.unwrap_or(self.limits))
     }
 
     /// What an op was answered that ran before, in this boot or another.

@@ -4,8 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use protocol::{
-    ErrorCode, ErrorReport, EventBody, ItemId, ModelRef, OpId, Place, Provider, Receipt,
-    TimeLimits, TurnId, TurnOutcome,
+    ErrorCode, ErrorReport, EventBody, ItemId, ModelRef, OpId, Place, Receipt, TurnId, TurnOutcome,
 };
 use tokio::sync::oneshot;
 
@@ -88,13 +87,15 @@ impl Session {
         let others = self.shared.shelf.fallbacks_of(&model).await;
         let others = others.map_err(|e| read_report(&e))?;
         let fallbacks = others.iter().map(|(_, model)| model.clone()).collect();
-        let limits = self.limits_for(&provider).await?;
-        let ceiling = Duration::from_millis(limits.ceiling_ms);
-        let mut candidates = vec![Candidate::new(provider, model.clone(), &limits)];
-        for (provider, model) in others {
-            let limits = self.limits_for(&provider).await?;
-            candidates.push(Candidate::new(provider, model, &limits));
-        }
+        let limits = self.shared.limits().await.map_err(|e| read_report(&e))?;
+        let ceiling = Duration::from_millis(provider.limits.unwrap_or(limits).ceiling_ms);
+        let candidates = std::iter::once((provider, model.clone()))
+            .chain(others)
+            .map(|(provider, model)| {
+                let limits = provider.limits.unwrap_or(limits);
+                Candidate::new(provider, model, &limits)
+            })
+            .collect();
         let turn = self.head.next_turn;
         let item = self.head.next_item;
         written.bodies.push((
@@ -126,11 +127,6 @@ impl Session {
             self.run_turn(turn, item.next(), candidates, ceiling);
         }
         Ok(receipt)
-    }
-
-    async fn limits_for(&self, provider: &Provider) -> Result<TimeLimits, ErrorReport> {
-        let limits = self.shared.limits_for(provider).await;
-        limits.map_err(|e| read_report(&e))
     }
 
     fn run_turn(
