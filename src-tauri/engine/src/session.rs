@@ -17,6 +17,7 @@ use protocol::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    Harness,
     clock::ready,
     engine::Shared,
     gate::{gate, gate_blocking},
@@ -473,11 +474,8 @@ impl Session {
     #[cfg(feature = "mutants")]
     async fn view_of(&self, turn: TurnId) -> Result<(), ReadError> {
         let (id, harness) = (self.id, self.shared.harness.clone());
-        let read = self.shared.log.reads().read(move |log| {
-            gate_blocking!(harness, ViewFolding);
-            log.folded_turn(id, turn)
-        });
-        read.await.map(drop)
+        let fold = move |log: &Snapshot<'_>| folded_to_keep(&harness, log, id, turn);
+        self.shared.log.reads().read(fold).await.map(drop)
     }
 
     #[cfg(not(feature = "mutants"))]
@@ -490,10 +488,7 @@ impl Session {
         let (log, id, stream) = (self.shared.log.clone(), self.id, self.stream());
         let harness = self.shared.harness.clone();
         self.shared.tracker.spawn(async move {
-            let fold = move |log: &Snapshot<'_>| {
-                gate_blocking!(harness, ViewFolding);
-                log.folded_turn(id, turn)
-            };
+            let fold = move |log: &Snapshot<'_>| folded_to_keep(&harness, log, id, turn);
             let folded = log.reads().read(fold).await;
             let body = match folded {
                 Ok(Some(view)) => serde_json::to_string(&view).map_err(|e| e.to_string()),
@@ -518,6 +513,17 @@ impl Session {
             }
         });
     }
+}
+
+/// A finished turn, folded for its view.
+fn folded_to_keep(
+    harness: &Harness,
+    log: &Snapshot<'_>,
+    session: SessionId,
+    turn: TurnId,
+) -> Result<Option<TurnView>, ReadError> {
+    gate_blocking!(harness, ViewFolding);
+    log.folded_turn(session, turn)
 }
 
 /// Whether somebody should come and see how a turn ended. Whoever stopped it knows.

@@ -8,9 +8,9 @@ use protocol::{
 };
 use tokio::sync::oneshot;
 
-use super::{Recorder, Running, Session, Written, ops::Message};
+use super::{Recorder, Running, Session, Written, folded_to_keep, ops::Message};
 use crate::{
-    gate::{gate, gate_blocking},
+    gate::gate,
     log::{Durability, Snapshot},
     mutant::mutated,
     refusal::{invalid, read_report, sentence},
@@ -194,10 +194,7 @@ impl Session {
                 closing: Vec::new(),
             });
             if mutated!(harness, ViewInTurn) {
-                let fold = move |log: &Snapshot<'_>| {
-                    gate_blocking!(harness, ViewFolding);
-                    log.folded_turn(session, turn)
-                };
+                let fold = move |log: &Snapshot<'_>| folded_to_keep(&harness, log, session, turn);
                 drop(log.reads().read(fold).await);
             }
             // The session outlives its turns; if it is gone, recovery closes the turn at the next start.
