@@ -33,8 +33,8 @@ use crate::{
     health::Health,
     lock::FolderLock,
     log::{
-        Append, Commit, CommitError, Derived, Durability, EventLog, FreeSpace, How, LOCK_WAIT,
-        LogCounters, OpDigest, OpStamp, OpenError, PageLimit, ReadError, Room, TurnEvents,
+        Append, Commit, Derived, Durability, EventLog, FreeSpace, How, LOCK_WAIT, LogCounters,
+        OpDigest, OpStamp, OpenError, PageLimit, ReadError, Room, TurnEvents,
     },
     mint::Mint,
     mutant::mutated,
@@ -174,12 +174,10 @@ impl Shared {
         op_id: OpId,
         digest: OpDigest,
     ) -> Result<Option<Receipt>, ErrorReport> {
-        let ran = self.log.reads().read(move |log| log.find_op(op_id)).await;
-        match ran.map_err(|e| read_report(&e))? {
-            Some((then, receipt)) if then == digest.0 => Ok(Some(receipt)),
-            Some(_) => Err(commit_report(&CommitError::OpIdConflict)),
-            None => Ok(None),
-        }
+        let reads = self.log.reads();
+        let ran = reads.read(move |log| log.find_op(op_id, digest)).await;
+        let ran = ran.map_err(|e| read_report(&e))?.transpose();
+        ran.map_err(|e| commit_report(&e))
     }
 
     pub(crate) fn turn_runs(&self, session: SessionId, turn: TurnId, cancel: Cancel) {

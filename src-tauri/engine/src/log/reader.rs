@@ -13,10 +13,10 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use transcript::fold_turn;
 
 use super::{
-    Counts, Head, LogFaults, ReadError, Trouble, codec, damage,
+    CommitError, Counts, Head, LogFaults, OpDigest, ReadError, Trouble, codec, damage,
     database::{self, OpenError},
     shelf,
-    writer::find_key,
+    writer::{self, find_key},
 };
 
 /// How many idle connections are kept: readers come in bursts, and a connection costs a file handle and its cache.
@@ -450,9 +450,13 @@ impl Snapshot<'_> {
         Ok(false)
     }
 
-    /// What an op was answered, and the digest of its content, if it ran before.
-    pub(crate) fn find_op(&self, op: OpId) -> Result<Option<([u8; 16], Receipt)>, ReadError> {
-        Ok(find_op_row(self.0, op)?)
+    /// What an op was answered, if it ran before; an error if its id was used for something else.
+    pub(crate) fn find_op(
+        &self,
+        op: OpId,
+        digest: OpDigest,
+    ) -> Result<Option<Result<Receipt, CommitError>>, ReadError> {
+        Ok(writer::find_op(self.0, op, digest)?)
     }
 
     /// What was typed and not sent; empty if nothing.
@@ -474,25 +478,6 @@ impl Snapshot<'_> {
     pub(crate) fn log_id(&self) -> Result<protocol::LogId, ReadError> {
         database::log_id(self.0).map_err(|_| ReadError::Closed)
     }
-}
-
-pub(super) fn find_op_row(
-    db: &Connection,
-    op: OpId,
-) -> rusqlite::Result<Option<([u8; 16], Receipt)>> {
-    db.prepare_cached("SELECT digest, receipt FROM ops WHERE op = ?1")?
-        .query_row([op.bits().to_be_bytes()], |r| {
-            let receipt: String = r.get(1)?;
-            let receipt = serde_json::from_str(&receipt).map_err(|e| {
-                rusqlite::Error::FromSqlConversionFailure(
-                    1,
-                    rusqlite::types::Type::Text,
-                    Box::new(e),
-                )
-            })?;
-            Ok((r.get(0)?, receipt))
-        })
-        .optional()
 }
 
 pub(super) fn draft_key(session: Option<SessionId>) -> Vec<u8> {

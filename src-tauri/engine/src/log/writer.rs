@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use protocol::{Boot, EventBody, ItemId, Receipt, SessionId, StreamId, Timestamp, TurnId};
+use protocol::{Boot, EventBody, ItemId, OpId, Receipt, SessionId, StreamId, Timestamp, TurnId};
 use rusqlite::{
     Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
 };
@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     Append, Commit, CommitError, Committed, Counts, Derived, Durability, Heads, LogCounters,
-    LogFaults, OpStamp, RoomWatch, codec, damage, database, faults::WriteStep, shelf,
+    LogFaults, OpDigest, RoomWatch, codec, damage, database, faults::WriteStep, shelf,
 };
 use crate::{Harness, clock::Clock, gate::gate_blocking, mutant::mutated};
 
@@ -395,7 +395,7 @@ impl<'a> Batch<'a> {
     fn write(&mut self, commit: &Commit) -> Result<Committed, CommitError> {
         if let Some(stamp) = &commit.op
             && !mutated!(self.harness, NoOpIdInWriter)
-            && let Some(earlier) = find_op(self.db, stamp).map_err(storage)?
+            && let Some(earlier) = find_op(self.db, stamp.op, stamp.digest).map_err(storage)?
         {
             return earlier.map(|receipt| Committed {
                 counts: Vec::new(),
@@ -620,17 +620,25 @@ fn write_turn_view(db: &Connection, key: i64, turn: TurnId, body: &str) -> rusql
 /// The receipt of an op that ran before; an error if the id was used for something else.
 pub(super) fn find_op(
     db: &Connection,
-    stamp: &OpStamp,
+    op: OpId,
+    digest: OpDigest,
 ) -> rusqlite::Result<Option<Result<Receipt, CommitError>>> {
-    super::reader::find_op_row(db, stamp.op).map(|row| {
-        row.map(|(digest, receipt)| {
-            if digest == stamp.digest.0 {
-                Ok(receipt)
-            } else {
-                Err(CommitError::OpIdConflict)
+    db.prepare_cached("SELECT digest, receipt FROM ops WHERE op = ?1")?
+        .query_row([op.bits().to_be_bytes()], |r| {
+            if r.get::<_, [u8; 16]>(0)? != digest.0 {
+                return Ok(Err(CommitError::OpIdConflict));
             }
+            let receipt: String = r.get(1)?;
+            let receipt = serde_json::from_str(&receipt).map_err(|e| {
+                rusqlite::Error::FromSqlConversionFailure(
+                    1,
+                    rusqlite::types::Type::Text,
+                    Box::new(e),
+                )
+            })?;
+            Ok(Ok(receipt))
         })
-    })
+        .optional()
 }
 
 /// Appends outside of the writer's loop, for recovery: same rules, same statements.
