@@ -10,6 +10,7 @@ use protocol::{
     ToolState, TurnId, TurnView,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use serde::de::DeserializeOwned;
 use transcript::fold_turn;
 
 use super::{
@@ -490,16 +491,23 @@ pub(super) fn count_of(db: &Connection, key: i64) -> rusqlite::Result<u64> {
         .map(i64::unsigned_abs)
 }
 
-/// The header from its cache plus the events since; from the first event if the cache is missing, unreadable or wrong.
-pub(super) fn head_of(db: &Connection, key: i64) -> rusqlite::Result<Head> {
-    let stored: Option<String> = db
+/// What the cache holds of a stream's header, if it can be read.
+pub(super) fn stored_head<T: DeserializeOwned>(
+    db: &Connection,
+    key: i64,
+) -> rusqlite::Result<Option<T>> {
+    let stored = db
         .prepare_cached("SELECT body FROM heads WHERE stream = ?1")?
         .query_row([key], |r| codec::cached(r, 0))
         .optional()?
         .flatten();
+    Ok(stored.and_then(|body| serde_json::from_str(&body).ok()))
+}
+
+/// The header from its cache plus the events since; from the first event if the cache is missing, unreadable or wrong.
+pub(super) fn head_of(db: &Connection, key: i64) -> rusqlite::Result<Head> {
     let count = count_of(db, key)?;
-    let mut head = stored
-        .and_then(|body| serde_json::from_str::<Head>(&body).ok())
+    let mut head = stored_head::<Head>(db, key)?
         .filter(|head| head.count <= count)
         .unwrap_or_else(Head::empty);
     if head.count < count {

@@ -6,7 +6,7 @@
 //! Not here: when it is written, and what it is folded with (`crate::shelf`).
 
 use protocol::{LibraryPage, LogId, SessionId, SessionSummary};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
 use super::{CommitError, codec, reader, writer};
@@ -72,12 +72,7 @@ pub(super) fn write(db: &Connection, step: &Shelving) -> Result<usize, CommitErr
 
 /// The snapshot, if there is one that holds.
 pub(super) fn read(db: &Connection, log: LogId) -> rusqlite::Result<Option<LibraryPage>> {
-    let header = db
-        .prepare_cached("SELECT body FROM heads WHERE stream = ?1")?
-        .query_row([STREAM], |row| codec::cached(row, 0))
-        .optional()?
-        .flatten();
-    let Some(header) = header.and_then(|body| serde_json::from_str::<Header>(&body).ok()) else {
+    let Some(header) = reader::stored_head::<Header>(db, STREAM)? else {
         return Ok(None);
     };
     let as_of = header.page.as_of;
