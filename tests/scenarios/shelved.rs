@@ -1,10 +1,12 @@
 //! The library's snapshot: a start does not read what has ever been written, and whatever becomes of the snapshot, the
 //! library says the same.
 
+use engine::{Fault, WriteStep};
 use protocol::{Dialect, LibraryPage, Op, SessionId, StreamId};
 use rusqlite::Connection;
 use tests::{
     model_server::{Answer, ModelServer},
+    watched::within_limit,
     world::World,
 };
 use transcript::{Follow, Library};
@@ -125,4 +127,48 @@ async fn a_snapshot_that_is_dropped_or_does_not_hold_is_made_anew() {
         let read = world.reader().library().expect("it can be read");
         assert_eq!(Library::from(read), replayed(&world), "{harm}");
     }
+}
+
+/// The disk is full, and the snapshot is one more thing that it does not take: once, and not at every look.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_cannot_be_written_is_not_tried_again_at_every_look() {
+    let (server, mut world) = (ModelServer::start(DIALECT), World::new().await);
+    server.script(Answer::whole(DIALECT, "One."));
+    let one = world.begin(&server, "One?").await;
+    world.page().await.follow(one).until_idle().await;
+    // Nobody writes any more: the view of the turn is kept.
+    world.restart().await;
+    world
+        .faults
+        .fail_writes_from(1, WriteStep::Commit, Fault::Full);
+    served(&world).await;
+    assert_eq!(world.engine().counters().log.failed_commits, 0);
+    world.faults.heal();
+    for n in 0..RENAMES {
+        rename(&world, one, &format!("Title {n}")).await;
+    }
+    world
+        .faults
+        .fail_writes_from(1, WriteStep::Commit, Fault::Full);
+    let tasks = world.engine().counters().tasks_now;
+    for look in 0..5 {
+        served(&world).await;
+        let noted = async {
+            while world.engine().counters().tasks_now > tasks {
+                tokio::task::yield_now().await;
+            }
+        };
+        within_limit("the attempt to be over", noted).await;
+        let tried = world.engine().counters().log.failed_commits;
+        assert_eq!(tried, 1, "after look {look}");
+    }
+    world.faults.heal();
+    for n in 0..RENAMES {
+        rename(&world, one, &format!("Another title {n}")).await;
+    }
+    served(&world).await;
+    world.quit().await;
+    assert_eq!(snapshots(&world), 1, "with more to keep, it is tried again");
+    world.open().await;
+    assert_eq!(Library::from(served(&world).await), replayed(&world));
 }

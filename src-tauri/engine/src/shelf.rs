@@ -49,6 +49,8 @@ enum Snapshot {
     None,
     /// One as of this many events.
     Kept(u64),
+    /// None that holds: one that was to be as of this many events could not be written.
+    Failed(u64),
     /// One is being written.
     Writing,
 }
@@ -152,25 +154,27 @@ impl Shelf {
     /// Has a snapshot written if the last one is far behind.
     fn keep(&self, known: &mut Known) {
         let count = known.library.cursor().count();
-        let kept = match known.snapshot {
-            Snapshot::Kept(kept) => kept,
-            Snapshot::None => 0,
+        let (since, anew) = match known.snapshot {
+            Snapshot::Kept(kept) => (kept, false),
+            Snapshot::None => (0, true),
+            Snapshot::Failed(tried) => (tried, true),
             Snapshot::Unread | Snapshot::Writing => return,
         };
-        if count.saturating_sub(kept) < KEEP_EVERY {
+        if count.saturating_sub(since) < KEEP_EVERY {
             return;
         }
-        let page = known.library.to_page();
+        let mut page = known.library.to_page();
+        let mut sessions = std::mem::take(&mut page.sessions);
+        let all = sessions.len() as u64;
         let mut steps = vec![Shelving::Begin];
-        let mut sessions = page.sessions.clone();
-        if known.snapshot == Snapshot::None {
+        if anew {
             steps.push(Shelving::Clear);
         } else {
             sessions.retain(|summary| known.changed.contains(&summary.session));
         }
         steps.extend(sessions.into_iter().map(Shelving::Session));
         steps.push(Shelving::Done {
-            sessions: page.sessions.len() as u64,
+            sessions: all,
             page,
         });
         known.snapshot = Snapshot::Writing;
@@ -182,9 +186,9 @@ impl Shelf {
             let snapshot = match written {
                 Ok(()) => Snapshot::Kept(count),
                 Err(error) => {
-                    // The events say the same; the next one begins from nothing.
+                    // The events say the same; the next one begins from nothing, when there is more to keep.
                     tracing::warn!(%error, "no snapshot of the library was kept");
-                    Snapshot::None
+                    Snapshot::Failed(count)
                 }
             };
             note(&held, snapshot).await;

@@ -26,7 +26,7 @@ pub(crate) enum Shelving {
     Clear,
     /// A session.
     Session(SessionSummary),
-    /// It is whole again: so many sessions, and everything else in this page.
+    /// It is whole again: so many sessions, and everything else in this page, which names none of them.
     Done { sessions: u64, page: LibraryPage },
 }
 
@@ -59,10 +59,7 @@ pub(super) fn write(db: &Connection, step: &Shelving) -> Result<usize, CommitErr
             let header = Header {
                 version: VERSION,
                 sessions: *sessions,
-                page: LibraryPage {
-                    sessions: Vec::new(),
-                    ..page.clone()
-                },
+                page: page.clone(),
             };
             let body = serde_json::to_string(&header).map_err(writer::encoding)?;
             sql(writer::write_head(db, STREAM, page.as_of.count(), &body))
