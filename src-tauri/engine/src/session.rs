@@ -298,7 +298,11 @@ impl Session {
         }));
         let seq = in_session.then(|| Seq::new(head.count));
         let receipt = Receipt {
-            stream,
+            stream: if in_session {
+                stream
+            } else {
+                StreamId::Library
+            },
             seq,
             turn: turn_started,
         };
