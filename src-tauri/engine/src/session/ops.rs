@@ -503,9 +503,9 @@ impl Session {
     }
 
     fn must_be_at(&self, expected_tip: Seq) -> Result<(), ErrorReport> {
+        let any_event = mutated!(self.shared.harness, AnyEventIsStale);
         let is_stale = self.head.tip != Some(expected_tip)
-            || mutated!(self.shared.harness, AnyEventIsStale)
-                && self.head.count > expected_tip.get();
+            || (any_event && self.head.count > expected_tip.get());
         if !is_stale || mutated!(self.shared.harness, NoExpectedHead) {
             return Ok(());
         }
