@@ -165,12 +165,6 @@ impl Gateway {
         };
         let url = url(provider, path).map_err(never)?;
         let peer = self.peer(provider, &url, Some(&request.model));
-        let plain = self.is_plain(provider);
-        let usage = if plain {
-            openai::AskUsage::No
-        } else {
-            openai::AskUsage::Yes
-        };
         let send = async |body: serde_json::Value| {
             let outgoing = attempt::Outgoing {
                 provider,
@@ -180,33 +174,42 @@ impl Gateway {
             };
             attempt::run(&self.0.dialer, outgoing, limits, out, &self.0.harness).await
         };
-        let mut end = match provider.dialect {
+        match provider.dialect {
             Dialect::Ollama => send(ollama::encode(provider, request)).await,
-            Dialect::OpenAiChat => send(openai::encode(provider, request, usage)).await,
-            Dialect::Anthropic => loop {
-                let ways = self.ways_of(provider, request);
-                let end = send(anthropic::encode(provider, request, ways)).await;
-                let refusal = end.as_ref().err();
-                match refusal.and_then(|error| ways.after(&error.failure)) {
-                    // Nothing was shown, and the next refusal teaches something else or is the last.
-                    Some(better) => {
-                        let key = (provider.base_url.clone(), request.model.clone());
-                        self.ways().insert(key, better);
+            Dialect::OpenAiChat if self.is_plain(provider) => {
+                send(openai::encode(provider, request, openai::AskUsage::No)).await
+            }
+            Dialect::OpenAiChat => {
+                let mut end = send(openai::encode(provider, request, openai::AskUsage::Yes)).await;
+                if let Err(error) = &mut end {
+                    let refused = error.failure.code == FailureCode::BadRequest;
+                    let detail = error.failure.detail.as_deref().unwrap_or_default();
+                    if refused && detail.contains("stream_options") {
+                        // Once: the next attempt asks without, and a second refusal is final.
+                        self.plain().insert(provider.base_url.clone());
+                        error.retry = Retry::Backoff;
                     }
-                    None => break end,
                 }
-            },
-        };
-        if let (Err(error), Dialect::OpenAiChat, false) = (&mut end, provider.dialect, plain) {
-            let refused = error.failure.code == FailureCode::BadRequest;
-            let detail = error.failure.detail.as_deref().unwrap_or_default();
-            if refused && detail.contains("stream_options") {
-                // Once: the next attempt asks without, and a second refusal is final.
-                self.plain().insert(provider.base_url.clone());
-                error.retry = Retry::Backoff;
+                end
+            }
+            Dialect::Anthropic => {
+                let key = (provider.base_url.clone(), request.model.clone());
+                let known = self.ways().get(&key).copied();
+                let mut ways = known.unwrap_or_default();
+                loop {
+                    let end = send(anthropic::encode(provider, request, ways)).await;
+                    let refusal = end.as_ref().err();
+                    match refusal.and_then(|error| ways.after(&error.failure)) {
+                        // Nothing was shown, and the next refusal teaches something else or is the last.
+                        Some(better) => {
+                            ways = better;
+                            self.ways().insert(key.clone(), better);
+                        }
+                        None => break end,
+                    }
+                }
             }
         }
-        end
     }
 
     /// What the provider offers.
@@ -261,11 +264,6 @@ impl Gateway {
 
     fn is_plain(&self, provider: &Provider) -> bool {
         self.plain().contains(&provider.base_url)
-    }
-
-    fn ways_of(&self, provider: &Provider, request: &ModelRequest) -> anthropic::Ways {
-        let key = (provider.base_url.clone(), request.model.clone());
-        self.ways().get(&key).copied().unwrap_or_default()
     }
 
     fn ways(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), anthropic::Ways>> {
