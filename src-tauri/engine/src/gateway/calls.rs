@@ -66,8 +66,8 @@ struct Pending {
     name: String,
     arguments: String,
     closing: Closing,
-    /// The last piece of the arguments, while each has begun with all of the one before.
-    grown: Option<String>,
+    /// Where the last piece of the arguments begins, while each has begun with all of the one before.
+    grown: Option<usize>,
     /// The delta of its last piece.
     delta: u64,
     pieces: u32,
@@ -511,9 +511,9 @@ impl Pending {
         let grows = self.arguments.is_empty()
             || self
                 .grown
-                .as_ref()
-                .is_some_and(|last| arguments.starts_with(last.as_str()));
-        self.grown = grows.then(|| arguments.to_owned());
+                .and_then(|at| self.arguments.get(at..))
+                .is_some_and(|last| arguments.starts_with(last));
+        self.grown = grows.then_some(self.arguments.len());
         self.arguments.push_str(arguments);
         self.closing.feed(arguments);
     }
@@ -521,14 +521,15 @@ impl Pending {
 
 /// The arguments, where they can only be meant in another way than they were written in: an object inside of a text, or
 /// one that was told from its beginning again and again.
-fn certain(arguments: String, grown: Option<String>) -> String {
+fn certain(mut arguments: String, grown: Option<usize>) -> String {
     let is_object = |text: &str| serde_json::from_str::<Map<String, Value>>(text).is_ok();
     match serde_json::from_str::<Value>(&arguments) {
         Ok(Value::String(inner)) if is_object(&inner) => inner,
         Ok(_) => arguments,
-        Err(_) => grown
-            .filter(|last| last.len() < arguments.len() && is_object(last))
-            .unwrap_or(arguments),
+        Err(_) => match grown.filter(|at| *at > 0) {
+            Some(at) if arguments.get(at..).is_some_and(is_object) => arguments.split_off(at),
+            Some(_) | None => arguments,
+        },
     }
 }
 
