@@ -123,7 +123,8 @@ pub(super) async fn run(
     let mut silent = None;
     let mut died = None;
     let mut spoke = false;
-    let mut heard_at = clock.monotonic();
+    let heard_now = || mutated!(harness, GapByProgress).then(|| clock.monotonic());
+    let mut heard_at = heard_now();
     loop {
         let (limit, until) = match decoder.wants() {
             Wants::Nothing => break,
@@ -137,11 +138,7 @@ pub(super) async fn run(
                 } else {
                     limits.first_event
                 };
-                let since = if mutated!(harness, GapByProgress) {
-                    heard_at
-                } else {
-                    clock.monotonic()
-                };
+                let since = heard_at.unwrap_or_else(|| clock.monotonic());
                 (limit, since.saturating_add(limit))
             }
         };
@@ -172,7 +169,7 @@ pub(super) async fn run(
         };
         match chunk {
             Some(Ok(bytes)) => {
-                heard_at = clock.monotonic();
+                heard_at = heard_now();
                 revival.heard();
                 gate!(harness, Decoding);
                 let bytes = if mutated!(harness, LinePerChunk) {
