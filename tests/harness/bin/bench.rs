@@ -14,7 +14,7 @@ mod engine_child;
 
 use std::time::{Duration, Instant};
 
-use protocol::{Dialect, EventBody, SessionId, TurnId};
+use protocol::{Dialect, EventBody, SessionId, SessionState, TurnId};
 use tests::{
     child::Child,
     client::{Client, Page},
@@ -282,14 +282,11 @@ async fn memory_of_words() {
     );
     let text = "abc ".repeat(WORDS);
     for n in 1..=ANSWERS {
-        server.script(
-            Answer::new(Dialect::Ollama)
-                .says_word_by_word(&text)
-                .gate("end")
-                .ends(),
-        );
+        server.script(Answer::new(Dialect::Ollama).says_word_by_word(&text).ends());
         let session = world.begin_with(server.model(), "Go on.").await;
-        server.pass("end").await;
+        while runs(&world, session).await {
+            std::thread::sleep(Duration::from_millis(100));
+        }
         let window = world.page().await.follow(session);
         let ended = |shown: &Transcript| shown.running().is_none().then_some(());
         window.until_shown("the end", ended).await;
@@ -304,6 +301,14 @@ async fn memory_of_words() {
     }
     child.kill().await;
     world.line.cut();
+}
+
+async fn runs(world: &World, session: SessionId) -> bool {
+    let library = world.line.library().await.expect("a library");
+    let mut listed = library.sessions.iter();
+    listed.any(|own| {
+        own.session == session && matches!(own.state, SessionState::Running { .. })
+    })
 }
 
 /// A start with a long library: from its events, as after an upgrade, and from its snapshot.

@@ -105,6 +105,8 @@ async fn serve(data_dir: PathBuf, held: Held) {
     let mut calls = JoinSet::new();
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
+        // What was answered is let go of: whoever measures this process measures the engine.
+        while calls.try_join_next().is_some() {}
         let Call { number, what } = serde_json::from_str(&line).expect("a call");
         let (engine, stdout) = (engine.clone(), Arc::clone(&stdout));
         calls.spawn(async move {
