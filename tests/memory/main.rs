@@ -7,6 +7,7 @@
 #![allow(
     unsafe_code,
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::print_stdout,
     reason = "a counting allocator, in a test"
 )]

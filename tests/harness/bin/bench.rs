@@ -306,9 +306,7 @@ async fn memory_of_words() {
 async fn runs(world: &World, session: SessionId) -> bool {
     let library = world.line.library().await.expect("a library");
     let mut listed = library.sessions.iter();
-    listed.any(|own| {
-        own.session == session && matches!(own.state, SessionState::Running { .. })
-    })
+    listed.any(|own| own.session == session && matches!(own.state, SessionState::Running { .. }))
 }
 
 /// A start with a long library: from its events, as after an upgrade, and from its snapshot.
