@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Engine;
 use protocol::{
-    AttachReason, Attached, Batch, Cursor, Epoch, ErrorReport, EventPage, LibraryPage, Op, OpId,
-    PROTOCOL, PageId, PollRequest, Receipt, Seq, SessionId, StreamId, TranscriptPage, TurnId,
-    Welcome,
+    AttachReason, Attached, Batch, Cursor, Epoch, ErrorCode, ErrorReport, EventPage, LibraryPage,
+    Op, OpId, PROTOCOL, PageId, PollRequest, Receipt, Seq, SessionId, StreamId, TranscriptPage,
+    TurnId, Welcome,
 };
 
 use crate::child::Child;
@@ -21,6 +21,17 @@ pub enum Missed {
     Lost,
     /// The engine said no.
     Refused(ErrorReport),
+}
+
+/// Why the engine said no.
+///
+/// # Panics
+/// When it did not.
+pub fn refusal<T: std::fmt::Debug>(answer: Result<T, Missed>) -> ErrorCode {
+    match answer {
+        Err(Missed::Refused(report)) => report.code,
+        other => panic!("not refused: {other:?}"),
+    }
 }
 
 /// The engine at the other end of the line, replaced as it is closed and opened. Clones are the same line.

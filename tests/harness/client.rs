@@ -57,6 +57,16 @@ pub enum Fault {
     Reset,
 }
 
+/// How long a page waits for the answer to a poll.
+pub fn poll_limit() -> Duration {
+    Duration::from_millis(u64::from(transcript::POLL_WAIT_MS) + transcript::POLL_MARGIN_MS)
+}
+
+/// How long it waits for a load.
+pub fn load_limit() -> Duration {
+    Duration::from_millis(transcript::LOAD_LIMIT_MS)
+}
+
 /// An answer that can be spoilt.
 trait Answered: Clone + Send + Sync + 'static {
     fn says_something(&self) -> bool;

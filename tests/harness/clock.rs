@@ -77,11 +77,6 @@ impl TestClock {
         self.move_by(-millis(by), Duration::ZERO, Duration::ZERO);
     }
 
-    /// Time passes, but the wall clock does not show it.
-    pub fn advance_monotonic(&self, by: Duration) {
-        self.move_by(0, by, Duration::ZERO);
-    }
-
     /// The computer sleeps, and its monotonic clock stands still: Linux, macOS.
     pub fn fall_asleep(&self, by: Duration) {
         self.move_by(millis(by), Duration::ZERO, by);

@@ -87,3 +87,16 @@ pub async fn within_limit<T>(what: &str, future: impl Future<Output = T>) -> T {
         Err(_) => panic!("hung while waiting for {what}"),
     }
 }
+
+/// Goes on when something holds that nobody tells of.
+///
+/// # Panics
+/// After [`HANG_LIMIT`] of real time, naming `what`.
+pub async fn until(what: &str, holds: impl Fn() -> bool) {
+    let look = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within_limit(what, look).await;
+}

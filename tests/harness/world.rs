@@ -262,6 +262,13 @@ impl World {
         receipt.turn.expect("a message starts a turn")
     }
 
+    /// Gives a conversation another title.
+    pub async fn rename(&self, session: SessionId, title: &str) {
+        let title = title.to_owned();
+        let renamed = self.submit(Op::RenameSession { session, title }).await;
+        renamed.expect("renamed");
+    }
+
     /// Stops a turn.
     pub async fn stop(&self, session: SessionId, turn: TurnId) {
         self.submit(Op::CancelTurn { session, turn })

@@ -1,8 +1,8 @@
 //! Ops: each runs once, whole, and only on the state it was decided on; a refusal changes nothing.
 
-use protocol::{ErrorCode, EventBody, Op, OpId, Receipt, SessionId};
+use protocol::{ErrorCode, EventBody, Op, OpId, SessionId};
 use tests::{
-    backend::Missed,
+    backend::refusal,
     model_server::{Answer, DIALECTS, ModelServer},
     sentinel::random_u128,
     verdict::judge,
@@ -11,13 +11,6 @@ use tests::{
 
 fn op_id() -> OpId {
     OpId::from_bits(random_u128())
-}
-
-fn refusal(answer: Result<Receipt, Missed>) -> ErrorCode {
-    match answer {
-        Err(Missed::Refused(report)) => report.code,
-        other => panic!("not refused: {other:?}"),
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use protocol::{CancelledBy, Dialect, InterruptedWhy, Op, StreamId, TurnOutcome};
 use tests::{
-    client::{CallKind, Fault, Page},
+    client::{CallKind, Fault, Page, poll_limit},
     clock::TestClock,
     dice::Dice,
     model_server::{Answer, DIALECTS, ModelServer},
@@ -80,8 +80,8 @@ async fn attaching_again_at_the_cursor_yields_no_gap_and_no_duplicate() {
         page.until_faults_met().await;
         server.pass("2").await;
         // The page gives up on the lost answer, and begins again where it stands.
-        clock.until_armed(transcript_limit()).await;
-        clock.advance(transcript_limit());
+        clock.until_armed(poll_limit()).await;
+        clock.advance(poll_limit());
         clock.fire_next_within(Duration::from_secs(1)).await;
 
         let text = window.until_idle().await;
@@ -105,9 +105,6 @@ async fn attaching_again_at_the_cursor_yields_no_gap_and_no_duplicate() {
 }
 
 /// How long a page waits for the answer to a poll.
-fn transcript_limit() -> Duration {
-    Duration::from_millis(u64::from(transcript::POLL_WAIT_MS) + transcript::POLL_MARGIN_MS)
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_come_twice_and_calls_that_run_twice_change_nothing() {
@@ -455,7 +452,7 @@ async fn whatever_is_lost_doubled_or_reloaded_the_text_is_whole_in_the_end() {
                 biased;
                 text = window.until_idle() => break text,
                 () = window.until_state(LinkState::NeedsManual) => window.retry(),
-                () = clock.fire_next_within(transcript_limit()) => {}
+                () = clock.fire_next_within(poll_limit()) => {}
             }
         };
         let said: String = pieces.collect();

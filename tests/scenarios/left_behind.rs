@@ -6,7 +6,7 @@ use tests::{
     client::Page,
     model_server::{Answer, ModelServer},
     seeded::DATABASE,
-    watched::within_limit,
+    watched::until,
     world::World,
 };
 
@@ -19,16 +19,6 @@ fn checkpoint_is_held_up(world: &World) -> bool {
         .expect("it does not wait");
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
         .expect("it answers")
-}
-
-/// Goes on when something holds; fails when it never does.
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let look = async {
-        while !holds() {
-            tokio::task::yield_now().await;
-        }
-    };
-    within_limit(what, look).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

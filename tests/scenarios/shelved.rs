@@ -2,7 +2,7 @@
 //! library says the same.
 
 use engine::{Fault, WriteStep};
-use protocol::{Dialect, LibraryPage, Op, SessionId, StreamId};
+use protocol::{Dialect, LibraryPage, SessionId, StreamId};
 use rusqlite::Connection;
 use tests::{
     model_server::{Answer, ModelServer},
@@ -27,18 +27,12 @@ async fn kept() -> (World, SessionId) {
         world.page().await.follow(session).until_idle().await;
     }
     for n in 0..RENAMES {
-        rename(&world, one, &format!("Title {n}")).await;
+        world.rename(one, &format!("Title {n}")).await;
     }
     served(&world).await;
     world.quit().await;
     assert_eq!(snapshots(&world), 1, "one is kept by the time it is closed");
     (world, one)
-}
-
-async fn rename(world: &World, session: SessionId, title: &str) {
-    let title = title.to_owned();
-    let renamed = world.submit(Op::RenameSession { session, title }).await;
-    renamed.expect("renamed");
 }
 
 async fn served(world: &World) -> LibraryPage {
@@ -86,7 +80,7 @@ async fn a_start_begins_with_the_snapshot_and_reads_on_from_there() {
     assert_eq!(shown(&read), "From the snapshot");
     world.open().await;
     assert_eq!(shown(&served(&world).await), "From the snapshot");
-    rename(&world, one, "And on from there").await;
+    world.rename(one, "And on from there").await;
     assert_eq!(Library::from(served(&world).await), replayed(&world));
     let read = world.reader().library().expect("it can be read");
     assert_eq!(Library::from(read), replayed(&world));
@@ -116,7 +110,7 @@ async fn a_snapshot_that_is_dropped_or_does_not_hold_is_made_anew() {
             replayed(&world),
             "{harm}"
         );
-        rename(&world, one, "Afterwards").await;
+        world.rename(one, "Afterwards").await;
         assert_eq!(
             Library::from(served(&world).await),
             replayed(&world),
@@ -145,7 +139,7 @@ async fn a_snapshot_that_cannot_be_written_is_not_tried_again_at_every_look() {
     assert_eq!(world.engine().counters().log.failed_commits, 0);
     world.faults.heal();
     for n in 0..RENAMES {
-        rename(&world, one, &format!("Title {n}")).await;
+        world.rename(one, &format!("Title {n}")).await;
     }
     world
         .faults
@@ -164,7 +158,7 @@ async fn a_snapshot_that_cannot_be_written_is_not_tried_again_at_every_look() {
     }
     world.faults.heal();
     for n in 0..RENAMES {
-        rename(&world, one, &format!("Another title {n}")).await;
+        world.rename(one, &format!("Another title {n}")).await;
     }
     served(&world).await;
     world.quit().await;

@@ -7,15 +7,12 @@ use std::{sync::Arc, time::Duration};
 use engine::Fault as DiskFault;
 use protocol::{AttachMode, Dialect, ErrorCode, Op, Phase, ResetReason, SessionId, StreamId};
 use tests::{
-    client::{CallKind, Client, Fault, Page},
+    client::{CallKind, Client, Fault, Page, poll_limit},
     clock::TestClock,
     model_server::{Answer, ModelServer},
     world::World,
 };
-use transcript::{
-    AnswerError, Counters, Link, LinkState, Next, POLL_MARGIN_MS, POLL_WAIT_MS, Transcript,
-    mutant::Mutant,
-};
+use transcript::{AnswerError, Counters, Link, LinkState, Next, Transcript, mutant::Mutant};
 
 use super::{Line, story};
 
@@ -133,10 +130,6 @@ impl Set {
         self.clock.advance(poll_limit());
         self.clock.fire_next_within(Duration::from_secs(1)).await;
     }
-}
-
-fn poll_limit() -> Duration {
-    Duration::from_millis(u64::from(POLL_WAIT_MS) + POLL_MARGIN_MS)
 }
 
 /// A poll's answer is held until the page has attached again.

@@ -9,11 +9,11 @@ use tests::{
     model_server::{Answer, ModelServer},
     sentinel::Sentinel,
     verdict::judge,
-    watched::within_limit,
+    watched::{until, within_limit},
     world::World,
 };
 
-use super::{DIALECT, until};
+use super::DIALECT;
 
 /// `storm`. Mutants: `FlushEveryToken`, `NoFlushBeforeOther`.
 #[tokio::test(flavor = "multi_thread")]

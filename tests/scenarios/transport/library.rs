@@ -2,13 +2,14 @@
 
 use protocol::{ErrorCode, Op};
 use tests::{
+    backend::refusal,
     client::{CallKind, Fault, Page},
     model_server::{Answer, ModelServer},
     sentinel::Sentinel,
     world::World,
 };
 
-use super::{DIALECT, refusal, rename};
+use super::DIALECT;
 
 /// `library`. Mutant: `NoGapCheck`. `ListSkipsLogId` and `ReloadPerEvent` cannot be: the list is followed by the same link
 /// over the same door, which has one request out and one slot for repairs.
@@ -28,7 +29,7 @@ async fn the_list_follows_over_a_restart_and_three_gaps_at_once_cost_one_reload(
 
     // Renamed, and thrown away, elsewhere, while the window sleeps and the engine starts again.
     library.hide();
-    rename(&world, kept, "Renamed").await;
+    world.rename(kept, "Renamed").await;
     world
         .submit(Op::BinSession { session: binned })
         .await
@@ -55,14 +56,14 @@ async fn the_list_follows_over_a_restart_and_three_gaps_at_once_cost_one_reload(
     })
     .await;
     for n in 1..=3 {
-        rename(&world, kept, &format!("Title {n}")).await;
+        world.rename(kept, &format!("Title {n}")).await;
     }
     super::until("its poll to come home", || {
         library.page().requests_out() == 0
     })
     .await;
     for n in 4..=6 {
-        rename(&world, kept, &format!("Title {n}")).await;
+        world.rename(kept, &format!("Title {n}")).await;
     }
     let page = library.page();
     page.fault(CallKind::Poll, Fault::LoseFirstEvent);

@@ -102,7 +102,7 @@ async fn older_turns_asked_for_before_a_reset_are_declined_after_it() {
             Fault::Refuse(protocol::ErrorCode::UnknownEpoch),
         );
         page.fault(CallKind::Attach, Fault::Reset);
-        super::rename(&world, session, "Meanwhile").await;
+        world.rename(session, "Meanwhile").await;
         window
             .until_counters("the reset", |now| now.swaps == 2)
             .await;

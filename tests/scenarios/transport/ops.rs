@@ -7,7 +7,7 @@ use protocol::{
 };
 use serde_json::json;
 use tests::{
-    backend::Missed,
+    backend::{Missed, refusal},
     client::Page,
     model_server::{Answer, ModelServer},
     sentinel::random_u128,
@@ -15,7 +15,7 @@ use tests::{
     world::World,
 };
 
-use super::{DIALECT, refusal};
+use super::DIALECT;
 
 /// Everything that is in the log, by stream.
 fn everything(world: &World, sessions: &[SessionId]) -> BTreeMap<String, Vec<Event>> {

@@ -2,18 +2,18 @@
 
 use protocol::{Cursor, Epoch, ErrorCode, LogId, PageId, PollRequest, StreamId};
 use tests::{
-    backend::Missed,
+    backend::{Missed, refusal},
     client::Page,
     hand::Hand,
     model_server::{Answer, ModelServer},
     sentinel::random_u128,
     verdict::judge,
-    watched::within_limit,
+    watched::{until, within_limit},
     world::World,
 };
 use transcript::{Library, Link, LinkState};
 
-use super::{DIALECT, refusal, until};
+use super::DIALECT;
 
 /// What the engine may remember of pages, windows and attachments that are gone.
 const REMEMBERED_MAX: usize = 520;

@@ -3,14 +3,14 @@
 use engine::{Fault, gate::Gate};
 use protocol::{Batch, Cursor, Epoch, ErrorCode, EventBody, PollRequest, StreamId};
 use tests::{
-    backend::{Line, Missed},
+    backend::{Line, Missed, refusal},
     model_server::{Answer, ModelServer},
-    watched::within_limit,
+    watched::{until, within_limit},
     world::World,
 };
 use tokio::task::JoinSet;
 
-use super::{DIALECT, refusal, rename, until};
+use super::DIALECT;
 
 /// Longer than anything in here takes.
 const HOUR_MS: u32 = 60 * 60 * 1_000;
@@ -69,7 +69,7 @@ async fn a_commit_at_any_point_of_a_poll_is_answered_while_the_clock_stands() {
             }
         }
         let title = format!("Title {round}");
-        rename(&world, session, &title).await;
+        world.rename(session, &title).await;
         if let Some(gate) = gate {
             world.gates.release(gate);
         }
@@ -186,7 +186,7 @@ async fn a_page_that_slept_for_more_than_a_minute_attaches_again_and_resumes() {
     assert_eq!(world.engine().counters().attachments_now, 1, "just polled");
     world.clock.advance(std::time::Duration::from_secs(60));
     assert_eq!(world.engine().counters().attachments_now, 0);
-    rename(&world, session, "While it slept").await;
+    world.rename(session, "While it slept").await;
     window.show();
     window
         .until_shown("the new title", |shown| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::Fault as DiskFault;
 use protocol::{ErrorCode, SessionId};
 use tests::{
-    client::{CallKind, Client, Fault, Page},
+    client::{CallKind, Client, Fault, Page, load_limit, poll_limit},
     clock::TestClock,
     model_server::{Answer, ModelServer},
     verdict::judge,
@@ -13,7 +13,7 @@ use tests::{
 };
 use transcript::{LinkState, REPAIR_DELAY_MS, Transcript, Trouble};
 
-use super::{DIALECT, REPAIR_MAX, load_limit, patient_page, poll_limit, rename, settled};
+use super::{DIALECT, REPAIR_MAX, patient_page, settled};
 
 const WHOLE: &str = "you: Hello?\nmodel: Yes.\n(completed)\n";
 
@@ -56,7 +56,7 @@ impl Set {
     async fn forget(&self, title: &str) {
         self.page
             .fault(CallKind::Poll, Fault::Refuse(ErrorCode::UnknownEpoch));
-        rename(&self.world, self.session, title).await;
+        self.world.rename(self.session, title).await;
     }
 }
 
@@ -176,7 +176,7 @@ async fn resets_without_end_stop_at_the_button_which_heals_and_does_not_revive_w
     set.page.always(CallKind::Attach, Fault::Reset);
     set.page
         .always(CallKind::Poll, Fault::Refuse(ErrorCode::UnknownEpoch));
-    rename(&set.world, set.session, "Meanwhile").await;
+    set.world.rename(set.session, "Meanwhile").await;
     let at_the_button = set.window.until_state(LinkState::NeedsManual);
     tokio::select! {
         () = at_the_button => {}
@@ -187,7 +187,7 @@ async fn resets_without_end_stop_at_the_button_which_heals_and_does_not_revive_w
     set.clock.until_no_timer().await;
     set.page.mend();
     set.window.retry();
-    rename(&set.world, set.session, "Healed").await;
+    set.world.rename(set.session, "Healed").await;
     set.window
         .until_shown("the title", |shown| {
             (shown.title() == "Healed").then_some(())
@@ -246,8 +246,8 @@ async fn an_answer_that_does_not_come_is_given_up_at_its_limit_and_declined_when
     clock.fire_next_within(REPAIR_MAX).await;
     settled(&world, &window).await;
     page.fault(CallKind::Poll, Fault::HoldAnswer("poll".to_owned()));
-    rename(&world, session, "One").await;
-    rename(&world, session, "Two").await;
+    world.rename(session, "One").await;
+    world.rename(session, "Two").await;
     page.arrived("poll").await;
     clock.until_armed(poll_limit()).await;
     clock.advance(poll_limit());
@@ -278,7 +278,7 @@ async fn a_pane_closed_while_two_loads_are_held_does_nothing_more_and_leaves_not
     page.fault(CallKind::Older, Fault::HoldAnswer("older".to_owned()));
     page.fault(CallKind::Poll, Fault::Refuse(ErrorCode::UnknownEpoch));
     page.fault(CallKind::Attach, Fault::HoldAnswer("attach".to_owned()));
-    rename(&world, session, "Meanwhile").await;
+    world.rename(session, "Meanwhile").await;
     window
         .until_counters("the repair", |now| now.repairs == 1)
         .await;

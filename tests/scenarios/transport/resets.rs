@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use engine::gate::Gate;
 use protocol::{ErrorCode, Op, SessionId, StreamId};
 use tests::{
-    client::{CallKind, Client, Fault, Page},
+    client::{CallKind, Client, Fault, Page, load_limit, poll_limit},
     model_server::{Answer, ModelServer},
     seeded::DATABASE,
     sentinel::{Sentinel, random_u128},
@@ -14,7 +14,7 @@ use tests::{
 };
 use transcript::Transcript;
 
-use super::{DIALECT, REPAIR_MAX, load_limit, patient_page, poll_limit, rename, settled};
+use super::{DIALECT, REPAIR_MAX, patient_page, settled};
 
 /// Begins a conversation under an id of the test's choosing.
 async fn begin_as(world: &World, server: &ModelServer, session: SessionId, text: &str) {
@@ -184,7 +184,7 @@ async fn a_reset_in_mid_turn_keeps_the_open_text_and_the_open_tool() {
     world.flush_until(&window, "It is ").await;
     page.fault(CallKind::Poll, Fault::Refuse(ErrorCode::UnknownEpoch));
     page.fault(CallKind::Attach, Fault::Reset);
-    rename(&world, session, "Meanwhile").await;
+    world.rename(session, "Meanwhile").await;
     page.until_faults_met_but(1).await;
     clock.fire_next_within(REPAIR_MAX).await;
     window
@@ -229,7 +229,7 @@ async fn an_attach_whose_rows_were_read_long_ago_changes_nothing_when_it_is_answ
     window.until_idle().await;
     for n in 1..=10 {
         let title = format!("Title {n}");
-        rename(&world, session, &title).await;
+        world.rename(session, &title).await;
         window
             .until_shown("the title", |shown| (shown.title() == title).then_some(()))
             .await;
@@ -239,7 +239,7 @@ async fn an_attach_whose_rows_were_read_long_ago_changes_nothing_when_it_is_answ
     window
         .until_counters("the old answer to be declined", |now| now.declined == 1)
         .await;
-    rename(&world, session, "The last").await;
+    world.rename(session, "The last").await;
     window
         .until_shown("the last title", |shown| {
             (shown.title() == "The last").then_some(())
@@ -278,13 +278,13 @@ async fn an_answer_of_one_log_that_comes_after_another_took_its_place_is_not_let
     let at = window.cursor().expect("something is shown");
     page.fault(CallKind::Poll, Fault::HoldAnswer("old".to_owned()));
     // The poll that is out brings the first; the second comes with the one that is held.
-    rename(&world, session, "A title").await;
+    world.rename(session, "A title").await;
     window
         .until_shown("the title", |shown| {
             (shown.title() == "A title").then_some(())
         })
         .await;
-    rename(&world, session, &ghost.to_string()).await;
+    world.rename(session, &ghost.to_string()).await;
     page.arrived("old").await;
     window.hide();
     world.quit().await;
@@ -308,7 +308,7 @@ async fn an_answer_of_one_log_that_comes_after_another_took_its_place_is_not_let
     window
         .until_counters("the old answer to be declined", |now| now.declined == 1)
         .await;
-    rename(&world, session, "The last").await;
+    world.rename(session, "The last").await;
     window
         .until_shown("the last title", |shown| {
             (shown.title() == "The last").then_some(())

@@ -4,6 +4,7 @@ use engine::gate::Gate;
 use protocol::{Dialect, ErrorCode, Op};
 use serde_json::json;
 use tests::{
+    backend::refusal,
     client::{CallKind, Fault, Page},
     model_server::{Answer, DIALECTS, ModelServer},
     sentinel::Sentinel,
@@ -11,7 +12,7 @@ use tests::{
     world::World,
 };
 
-use super::{DIALECT, patient_page, refusal};
+use super::{DIALECT, patient_page};
 
 /// `two-windows-user`. `ReconcileByText` and `DraftBackTwice` cannot be: a message is shown when it is in the log and not
 /// before, under the id of its item, and its text stays in the composer until there is a receipt.
