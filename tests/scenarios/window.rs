@@ -3,6 +3,7 @@
 mod asking;
 mod breaking;
 mod comings;
+mod doubled;
 mod dying;
 mod far_up;
 pub(crate) mod glass;
