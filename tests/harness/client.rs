@@ -329,14 +329,6 @@ impl Page {
         })
     }
 
-    fn is_next(&self, kind: CallKind, wanted: &Fault) -> bool {
-        let queued = self.inner.faults.read(|faults| {
-            let of_kind = faults.iter().find(|(own, _)| *own == kind);
-            of_kind.map(|(_, fault)| fault == wanted)
-        });
-        queued.unwrap_or_else(|| self.standing().contains(&(kind, wanted.clone())))
-    }
-
     fn last(&self) -> std::sync::MutexGuard<'_, Option<Box<dyn Any + Send>>> {
         self.inner
             .last
@@ -351,7 +343,7 @@ impl Page {
     /// Sends a call through the faulty line; how many answers come back is the line's business.
     async fn through<T: Answered>(
         self,
-        kind: CallKind,
+        fault: Option<Fault>,
         call: impl AsyncFn(Line) -> Result<T, Missed>,
     ) -> Vec<Result<T, AnswerError>> {
         let line = self.inner.line.clone();
@@ -361,7 +353,7 @@ impl Page {
                 Missed::Refused(report) => AnswerError::Refused(report.code),
             })
         };
-        match self.take_fault(kind) {
+        match fault {
             None => {
                 let answer = call(line).await;
                 if let Ok(answer) = &answer
@@ -648,7 +640,8 @@ impl Client<Transcript> {
             return 0;
         };
         let call = async move |line: Line| line.load_older(session, before, as_of).await;
-        let answers = self.page.clone().through(CallKind::Older, call).await;
+        let fault = self.page.take_fault(CallKind::Older);
+        let answers = self.page.clone().through(fault, call).await;
         self.seat.scene.change(|scene| {
             let mut added = 0;
             for answer in answers {
@@ -808,15 +801,16 @@ where
 
 async fn attach(page: Page, ticket: Ticket, stream: StreamId, cursor: Option<Cursor>) -> Answer {
     let id = page.id();
-    let is_reset = page.is_next(CallKind::Attach, &Fault::Reset);
-    let cursor = cursor.filter(|_| !is_reset);
+    let fault = page.take_fault(CallKind::Attach);
+    let cursor = cursor.filter(|_| fault != Some(Fault::Reset));
     let call = async move |line: Line| line.attach(id, stream, cursor).await;
-    Answer::Attached(ticket, page.through(CallKind::Attach, call).await)
+    Answer::Attached(ticket, page.through(fault, call).await)
 }
 
 async fn poll(page: Page, ticket: Ticket, request: PollRequest) -> Answer {
+    let fault = page.take_fault(CallKind::Poll);
     let call = async move |line: Line| line.poll(request).await;
-    Answer::Polled(ticket, page.through(CallKind::Poll, call).await)
+    Answer::Polled(ticket, page.through(fault, call).await)
 }
 
 fn hear<F>(page: &Page, seat: &Seat<F>, answer: Answer)
