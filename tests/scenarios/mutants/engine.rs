@@ -937,8 +937,10 @@ async fn cursor_ahead(mutant: Option<Mutant>) -> String {
 
 /// A commit between a poll's look and its parking.
 async fn wakeup(mutant: Option<Mutant>) -> String {
-    let (world, server) = set(mutant).await;
+    let (mut world, server) = set(mutant).await;
     let session = ended(&world, &server).await;
+    // What the turn was doing is told no more: that, too, would make the poll look again.
+    world.restart().await;
     let page = Page::load(&world.line, "another").await;
     let attached = page
         .attach(StreamId::Session(session))
