@@ -9,7 +9,7 @@ use engine::{
     player::{Pace, Waits},
 };
 use lexopt::{Arg, ValueExt};
-use protocol::{Dialect, TurnId};
+use protocol::{Dialect, KeyPlace, TurnId};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -26,9 +26,12 @@ Usage:
   holdfast [OPTIONS] replay SESSION        a session shown again as it happened; no server is asked
   holdfast [OPTIONS] events SESSION        a session's log
   holdfast [OPTIONS] backup [FILE]         copy everything, also while the window is open, and print where to
+  holdfast [OPTIONS] key SERVER            where a server's key is kept; with --key-env or -, keep one; with --forget, none
+  holdfast [OPTIONS] doctor [SERVER]       what is wrong with a server, or with each of them, and what can be done
   holdfast [OPTIONS] health                what the data folder holds, and what was saved of damaged databases
 
-  SESSION is an id, the beginning of one, or `last`.
+  SESSION is an id, the beginning of one, or `last`. SERVER is the name of one in the settings, its address, or
+  KIND=URL for one that is added.
 
 Options:
       --data-dir DIR       where everything is kept (else HOLDFAST_DATA_DIR, else the system's place for it)
@@ -41,10 +44,17 @@ Options of ask, continue and retry:
       --session SESSION    ask: go on with this session instead of beginning one
       --folder DIR         the session's tools see the files below this folder, and no others
       --allow TOOL         allow this tool in this session without being asked, as in --allow write_file; repeatable
+      --key-env NAME       the server's key is in this variable of the environment; it is used once and kept nowhere
   -v, --verbose            also print reasoning, warnings and details, on stderr
 
 Options of undo:
       --turn N             bring back the version of the conversation that has this turn
+
+Options of key (a key is never an argument, where others could read it):
+      --key-env NAME       keep the key that is in this variable of the environment
+      -                    keep the key that comes by stdin
+      --place PLACE        where: keychain (the system's, and the default) or file (in the data folder, for you alone)
+      --forget             keep it no more
 
 Options of replay:
       --turn N             this turn alone, also one that was answered again or edited since
@@ -53,7 +63,7 @@ Options of replay:
       --exact              wait as long as it took; without it a wait of more than 2 s takes 2 s, and is told
   -v, --verbose            also print reasoning, on stderr
 
-Options of list, show, events and health:
+Options of list, show, events, doctor and health:
       --json               for programs; events prints one object a line
       --all                list: also what is in the bin
 
@@ -103,6 +113,53 @@ pub(crate) enum Face {
     Backup { to: Option<PathBuf> },
     /// How the data folder is.
     Health { format: Format },
+    /// A server's key.
+    Key(KeyOrder),
+    /// What is wrong with a server; with all of them, if none is named.
+    Doctor {
+        server: Option<String>,
+        format: Format,
+    },
+}
+
+/// What is to be done about a server's key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyOrder {
+    /// As it was named.
+    pub(crate) server: ServerWord,
+    /// What is wanted.
+    pub(crate) wish: KeyWish,
+    /// Where it is to be kept.
+    pub(crate) place: KeyPlace,
+}
+
+/// A server as a command line names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ServerWord {
+    /// By its name or its address.
+    Known(String),
+    /// By its kind and address, so that it can be added.
+    New(ProviderWish),
+}
+
+/// What is wanted of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeyWish {
+    /// To see where it is.
+    Look,
+    /// That it be kept.
+    Keep(KeySource),
+    /// That it be kept no more.
+    Forget,
+}
+
+/// Where a key comes from; never from the command line itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeySource {
+    /// From this variable.
+    Environment(String),
+    /// From stdin.
+    Stdin,
 }
 
 /// Whom to ask, as far as it was said.
@@ -136,6 +193,8 @@ pub(crate) struct Order {
     pub(crate) folder: Option<PathBuf>,
     /// Tools whose questions are answered beforehand.
     pub(crate) allowed: Vec<String>,
+    /// The variable of the environment that holds the server's key.
+    pub(crate) key_env: Option<String>,
     /// How much to tell on stderr.
     pub(crate) talk: Talk,
 }
@@ -220,7 +279,7 @@ pub(crate) enum Scope {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsageError {
     #[error(
-        "there is no command ‘{0}’; there are ask, continue, retry, undo, list, show, replay, events, backup and health"
+        "there is no command ‘{0}’; there are ask, continue, retry, undo, list, show, replay, events, backup, key, doctor and health"
     )]
     UnknownCommand(String),
     #[error("{command} needs {what}")]
@@ -248,6 +307,12 @@ pub(crate) enum UsageError {
     BadAddress(String),
     #[error("{0} needs a value that is not empty")]
     Empty(&'static str),
+    #[error("--place is keychain or file, not ‘{0}’")]
+    NotAPlace(String),
+    #[error(
+        "a key is no argument, for others could read it; put it into a variable and name that with --key-env, or say - and send it by stdin"
+    )]
+    KeyOnTheLine,
     #[error("--turn needs the number of a turn, as in --turn 2, not ‘{0}’")]
     NotATurn(String),
     #[error("--speed is 1, 2, 10 or max, not ‘{0}’")]
@@ -270,6 +335,9 @@ struct Met {
     session: Option<String>,
     folder: Option<PathBuf>,
     allowed: Vec<String>,
+    key_env: Option<String>,
+    place: Option<KeyPlace>,
+    forget: bool,
     verbose: bool,
     json: bool,
     all: bool,
@@ -288,6 +356,11 @@ impl Met {
             ("--step", self.step),
             ("--exact", self.exact),
         ]
+    }
+
+    /// Those that only `key` has.
+    fn of_key(&self) -> [(&'static str, bool); 2] {
+        [("--place", self.place.is_some()), ("--forget", self.forget)]
     }
 
     /// Those that only turns have.
@@ -322,6 +395,10 @@ pub(crate) fn parse(
             Arg::Long("session") => met.session = Some(filled("--session", parser.value()?)?),
             Arg::Long("folder") => met.folder = Some(folder("--folder", parser.value()?)?),
             Arg::Long("allow") => met.allowed.push(filled("--allow", parser.value()?)?),
+            Arg::Long("key-env") => met.key_env = Some(filled("--key-env", parser.value()?)?),
+            Arg::Long("place") => met.place = Some(place(&parser.value()?.string()?)?),
+            Arg::Long("forget") => met.forget = true,
+            Arg::Long("key") => return Err(UsageError::KeyOnTheLine),
             Arg::Short('v') | Arg::Long("verbose") => met.verbose = true,
             Arg::Long("json") => met.json = true,
             Arg::Long("all") => met.all = true,
@@ -360,6 +437,8 @@ pub(crate) fn parse(
             }
             Some("replay") => Face::Replay(replay(&met, words)?),
             Some("health") => health(&met, words)?,
+            Some("key") => key(&met, words)?,
+            Some("doctor") => doctor(&met, words)?,
             Some(_) | None => {
                 let command = command.to_string_lossy().into_owned();
                 return Err(UsageError::UnknownCommand(command));
@@ -377,6 +456,7 @@ fn only(face: Face) -> CommandLine {
 }
 
 fn window(met: Met) -> Result<Face, UsageError> {
+    refuse("the window", &met.of_key())?;
     refuse("the window", &met.of_replay())?;
     refuse(
         "the window",
@@ -384,6 +464,7 @@ fn window(met: Met) -> Result<Face, UsageError> {
             ("--session", met.session.is_some()),
             ("--folder", met.folder.is_some()),
             ("--allow", !met.allowed.is_empty()),
+            ("--key-env", met.key_env.is_some()),
             ("--verbose", met.verbose),
             ("--json", met.json),
             ("--all", met.all),
@@ -398,6 +479,7 @@ fn window(met: Met) -> Result<Face, UsageError> {
 fn ask(met: Met, words: impl Iterator<Item = OsString>) -> Result<Face, UsageError> {
     refuse("ask", &[("--json", met.json), ("--all", met.all)])?;
     refuse("ask", &met.of_replay())?;
+    refuse("ask", &met.of_key())?;
     // Several words are one prompt: who forgets the quotes means that.
     let words = words.map(ValueExt::string).collect::<Result<Vec<_>, _>>()?;
     let said = words.join(" ");
@@ -428,6 +510,7 @@ fn of_last_turn(
     ];
     refuse(command, &foreign)?;
     refuse(command, &met.of_replay())?;
+    refuse(command, &met.of_key())?;
     one_session(command, words)
 }
 
@@ -440,6 +523,7 @@ fn order(met: Met, beginning: Beginning) -> Order {
         },
         folder: met.folder,
         allowed: met.allowed,
+        key_env: met.key_env,
         talk: talk(met.verbose),
     }
 }
@@ -481,6 +565,73 @@ fn health(met: &Met, mut words: impl Iterator<Item = OsString>) -> Result<Face, 
     })
 }
 
+fn key(met: &Met, mut words: impl Iterator<Item = OsString>) -> Result<Face, UsageError> {
+    refuse("key", &met.of_turns())?;
+    refuse("key", &met.of_replay())?;
+    refuse(
+        "key",
+        &[
+            ("--verbose", met.verbose),
+            ("--json", met.json),
+            ("--all", met.all),
+        ],
+    )?;
+    let missing = UsageError::Missing {
+        command: "key",
+        what: "a server: the name of one, its address, or KIND=URL",
+    };
+    let server = server(&words.next().ok_or(missing)?.string()?)?;
+    let by_stdin = match words.next() {
+        None => false,
+        Some(word) if word == "-" => true,
+        // Never repeated: it may well be a key.
+        Some(_) => return Err(UsageError::KeyOnTheLine),
+    };
+    refuse_more("key", words.next())?;
+    let contradiction = |one, other| Err(UsageError::Contradiction { one, other });
+    let wish = match (&met.key_env, by_stdin, met.forget) {
+        (Some(_), true, _) => return contradiction("--key-env", "-"),
+        (Some(_), _, true) => return contradiction("--key-env", "--forget"),
+        (None, true, true) => return contradiction("-", "--forget"),
+        (Some(name), false, false) => KeyWish::Keep(KeySource::Environment(name.clone())),
+        (None, true, false) => KeyWish::Keep(KeySource::Stdin),
+        (None, false, true) => KeyWish::Forget,
+        (None, false, false) => KeyWish::Look,
+    };
+    Ok(Face::Key(KeyOrder {
+        server,
+        wish,
+        place: met.place.unwrap_or(KeyPlace::Keychain),
+    }))
+}
+
+fn doctor(met: &Met, mut words: impl Iterator<Item = OsString>) -> Result<Face, UsageError> {
+    refuse_asking("doctor", met)?;
+    refuse("doctor", &[("--all", met.all)])?;
+    let server = words.next().map(ValueExt::string).transpose()?;
+    refuse_more("doctor", words.next())?;
+    Ok(Face::Doctor {
+        server,
+        format: format(met.json),
+    })
+}
+
+fn server(word: &str) -> Result<ServerWord, UsageError> {
+    let kinds = ["ollama=", "openai=", "anthropic="];
+    if kinds.iter().any(|kind| word.starts_with(kind)) {
+        return Ok(ServerWord::New(provider(word)?));
+    }
+    Ok(ServerWord::Known(word.trim().to_owned()))
+}
+
+fn place(value: &str) -> Result<KeyPlace, UsageError> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "keychain" => Ok(KeyPlace::Keychain),
+        "file" => Ok(KeyPlace::File),
+        _ => Err(UsageError::NotAPlace(value.to_owned())),
+    }
+}
+
 fn read_session(
     command: &'static str,
     met: &Met,
@@ -493,9 +644,11 @@ fn read_session(
 
 fn undo(met: &Met, words: impl Iterator<Item = OsString>) -> Result<Face, UsageError> {
     refuse("undo", &met.of_turns())?;
+    refuse("undo", &met.of_key())?;
     refuse(
         "undo",
         &[
+            ("--key-env", met.key_env.is_some()),
             ("--verbose", met.verbose),
             ("--json", met.json),
             ("--all", met.all),
@@ -512,6 +665,8 @@ fn undo(met: &Met, words: impl Iterator<Item = OsString>) -> Result<Face, UsageE
 
 fn replay(met: &Met, words: impl Iterator<Item = OsString>) -> Result<Replay, UsageError> {
     refuse("replay", &met.of_turns())?;
+    refuse("replay", &met.of_key())?;
+    refuse("replay", &[("--key-env", met.key_env.is_some())])?;
     refuse("replay", &[("--json", met.json), ("--all", met.all)])?;
     let tempo = match (met.speed, met.step) {
         (Some(_), true) => {
@@ -566,7 +721,12 @@ fn one_session(
 
 fn refuse_asking(command: &'static str, met: &Met) -> Result<(), UsageError> {
     refuse(command, &met.of_turns())?;
-    refuse(command, &[("--verbose", met.verbose)])?;
+    refuse(command, &met.of_key())?;
+    let unasked = [
+        ("--verbose", met.verbose),
+        ("--key-env", met.key_env.is_some()),
+    ];
+    refuse(command, &unasked)?;
     refuse(command, &met.of_replay())
 }
 
@@ -678,6 +838,7 @@ mod tests {
                 },
                 folder: Some("notes".into()),
                 allowed: vec!["write_file".into(), "other".into()],
+                key_env: None,
                 talk: Talk::Verbose,
             }),
         });
@@ -870,6 +1031,71 @@ mod tests {
     }
 
     #[test]
+    fn the_doctor_looks_at_one_server_or_at_all() {
+        let face = |line: &[&str]| parsed(line).map(|line| line.face);
+        let all = Face::Doctor {
+            server: None,
+            format: Format::Text,
+        };
+        assert_eq!(face(&["doctor"]), Ok(all));
+        let one = Face::Doctor {
+            server: Some("http://gpubox:8080/v1/v1".into()),
+            format: Format::Json,
+        };
+        assert_eq!(
+            face(&["doctor", "http://gpubox:8080/v1/v1", "--json"]),
+            Ok(one)
+        );
+        assert!(face(&["doctor", "a", "b"]).is_err());
+        assert!(face(&["doctor", "--model", "m"]).is_err());
+    }
+
+    #[test]
+    fn a_key_comes_from_the_environment_or_stdin_and_never_stands_on_the_line() {
+        let order = |line: &[&str]| match parsed(line).map(|line| line.face) {
+            Ok(Face::Key(order)) => Ok(order),
+            Ok(other) => panic!("{other:?}"),
+            Err(words) => Err(words),
+        };
+        let known = || ServerWord::Known("Box".into());
+        assert_eq!(
+            order(&["key", "Box"]),
+            Ok(KeyOrder {
+                server: known(),
+                wish: KeyWish::Look,
+                place: KeyPlace::Keychain
+            })
+        );
+        assert_eq!(
+            order(&["key", "Box", "-", "--place", "file"]),
+            Ok(KeyOrder {
+                server: known(),
+                wish: KeyWish::Keep(KeySource::Stdin),
+                place: KeyPlace::File
+            })
+        );
+        let new = order(&["key", "openai=https://api.example.com", "--key-env", "K"]).unwrap();
+        assert_eq!(new.wish, KeyWish::Keep(KeySource::Environment("K".into())));
+        assert!(matches!(new.server, ServerWord::New(_)));
+        for line in [
+            &["key", "Box", "sk-0815"][..],
+            &["key", "Box", "--key", "sk-0815"],
+            &["key", "Box", "--key=sk-0815"],
+            &["ask", "--key", "sk-0815", "Hi"],
+        ] {
+            let words = parsed(line).unwrap_err();
+            assert!(
+                words.contains("--key-env") && !words.contains("0815"),
+                "{words}"
+            );
+        }
+        assert!(parsed(&["key"]).is_err());
+        assert!(parsed(&["key", "Box", "-", "--forget"]).is_err());
+        assert!(parsed(&["list", "--key-env", "K"]).is_err());
+        assert!(parsed(&["key", "Box", "--place", "cupboard"]).is_err());
+    }
+
+    #[test]
     fn continue_and_retry_take_one_session_and_the_options_of_a_turn() {
         let order = |beginning| {
             Ok(only(Face::Turn(Order {
@@ -880,6 +1106,7 @@ mod tests {
                 },
                 folder: None,
                 allowed: vec!["write_file".into()],
+                key_env: None,
                 talk: Talk::Usual,
             })))
         };

@@ -5,8 +5,8 @@
 
 use engine::Engine;
 use protocol::{
-    Dialect, ErrorReport, Failure, LibraryPage, Model, ModelRef, Op, ProbeReport, Provider,
-    ProviderId, Think,
+    Dialect, ErrorReport, Failure, LibraryPage, Model, ModelRef, Op, ProbeArgs, ProbeReport,
+    Provider, ProviderId, Think, TypedKey,
 };
 
 use tauri::Url;
@@ -28,13 +28,14 @@ pub(crate) enum NoChoice {
     Refused(#[from] ErrorReport),
 }
 
-/// The model to ask, its server configured.
+/// The model to ask, its server configured; with a key, that is what the server is shown as long as this process lives.
 ///
 /// # Errors
 /// [`NoChoice`], in words. Nothing was configured then, unless the server answered and offers no model.
 pub(crate) async fn choose(
     engine: &Engine,
     wish: &Wish,
+    key: Option<&TypedKey>,
     session: Option<&ModelRef>,
 ) -> Result<ModelRef, NoChoice> {
     let library = engine.library().await?;
@@ -42,7 +43,7 @@ pub(crate) async fn choose(
     let provider = match &wish.provider {
         Some(wanted) => match configured(&library, wanted.dialect, &wanted.base_url) {
             Some(provider) => provider.clone(),
-            None => add(engine, &library, wanted, wish.model.as_deref()).await?,
+            None => add(engine, &library, wanted, key, wish.model.as_deref()).await?,
         },
         None => match usual
             .and_then(|usual| by_id(&library, usual.provider))
@@ -52,6 +53,9 @@ pub(crate) async fn choose(
             None => discovered(engine, &library).await?,
         },
     };
+    if let Some(key) = key {
+        engine.lend_key(&provider, key)?;
+    }
     let model = match &wish.model {
         Some(model) => model.clone(),
         None => match remembered(&provider, session, library.last_model.as_ref()) {
@@ -93,6 +97,7 @@ async fn add(
     engine: &Engine,
     library: &LibraryPage,
     wanted: &ProviderWish,
+    key: Option<&TypedKey>,
     model: Option<&str>,
 ) -> Result<Provider, NoChoice> {
     let mut place = Found {
@@ -101,7 +106,12 @@ async fn add(
         base_url: wanted.base_url.clone(),
     };
     if model.is_none() {
-        match engine.probe(&wanted.address, Some(wanted.dialect)).await {
+        let asked = ProbeArgs {
+            dialect: Some(wanted.dialect),
+            key: key.cloned(),
+            ..ProbeArgs::of(wanted.address.clone())
+        };
+        match engine.probe_by(&asked).await {
             ProbeReport::Works {
                 server,
                 dialect,
@@ -166,6 +176,7 @@ async fn keep(
         keep_alive: None,
         think: Think::default(),
         limits: None,
+        connection: protocol::Connection::default(),
     };
     let op = Op::AddProvider {
         provider: provider.clone(),
@@ -267,6 +278,7 @@ mod tests {
             keep_alive: None,
             think: Think::default(),
             limits: None,
+            connection: protocol::Connection::default(),
         }
     }
 

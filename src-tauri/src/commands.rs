@@ -7,9 +7,10 @@ use std::{future::Future, sync::Arc};
 
 use engine::Engine;
 use protocol::{
-    About, AttachArgs, DesktopChoices, DetachArgs, DraftArgs, ErrorCode, ErrorReport, HelloArgs,
-    LoadEventsArgs, LoadOlderArgs, LoadVersionsArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs,
-    PollArgs, ProbeArgs, ShowingArgs, SubmitArgs, WishArgs,
+    About, AttachArgs, ChangeKeyArgs, DesktopChoices, DetachArgs, DraftArgs, ErrorCode,
+    ErrorReport, ExamineArgs, HelloArgs, KeysArgs, LoadEventsArgs, LoadOlderArgs, LoadVersionsArgs,
+    ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs, ShowingArgs, SubmitArgs,
+    WakeArgs, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tauri::{Manager, State, Url, WebviewWindow};
@@ -127,7 +128,39 @@ pub(crate) async fn models(door: TheDoor<'_>, body: String) -> Answer {
 #[tauri::command]
 pub(crate) async fn probe(door: TheDoor<'_>, body: String) -> Answer {
     answer(&door, &body, |engine, args: ProbeArgs| async move {
-        Ok(engine.probe(&args.address, args.dialect).await)
+        Ok(engine.probe_by(&args).await)
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn keys(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: KeysArgs| async move {
+        engine.keys(args.provider).await
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn change_key(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: ChangeKeyArgs| async move {
+        engine.change_key(args.provider, args.change).await
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn examine(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: ExamineArgs| async move {
+        engine.examine(args).await
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn wake(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: WakeArgs| async move {
+        engine.wake(args).await
     })
     .await
 }

@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
-use engine::{Config, Engine, OpenError};
+use engine::{Engine, OpenError};
 use protocol::{ErrorCode, ErrorReport, InterruptedWhy, ModelRef};
 use tauri::async_runtime;
 use tokio::sync::watch;
 
-use crate::{arguments::Wish, choice, second_start};
+use crate::{arguments::Wish, choice, headless, second_start};
 
 /// An ordered shutdown takes less (the engine's own limit is 3 s); after this the process leaves all the same, and the
 /// next start finds what was running and says so.
@@ -85,7 +85,7 @@ impl Door {
 
     /// Opens the engine; then listens for other starts and grants what the command line wished.
     pub(crate) async fn open(self: &Arc<Self>, wish: &Wish) -> Opened {
-        let error = match Engine::open(Config::new(self.data_dir.clone())).await {
+        let error = match Engine::open(headless::config(self.data_dir.clone())).await {
             Ok(engine) => {
                 self.opened(engine, wish.clone());
                 return Opened::Here;
@@ -226,7 +226,7 @@ impl Door {
         let Ok(engine) = self.engine().await else {
             return; // The page says why there is none.
         };
-        match choice::choose(&engine, &wish, None).await {
+        match choice::choose(&engine, &wish, None, None).await {
             Ok(model) => {
                 *self
                     .preferred

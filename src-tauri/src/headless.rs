@@ -1,5 +1,5 @@
 //! The faces without a window: `ask`, `continue`, `retry`, `undo`, `list`, `show`, `replay`, `events`,
-//! `backup`, `health`.
+//! `backup`, `health`, `key`, `doctor`.
 //!
 //! Invariant: text on stdout was committed before, as in any window; stdout carries the answer and nothing else,
 //! stderr what is said about it. A reader who went away (a closed pipe) ends the printing, never the turn.
@@ -9,8 +9,10 @@ mod ask;
 mod asker;
 mod backup;
 mod beginning;
+mod doctor;
 mod following;
 mod health;
+mod keeping;
 mod keys;
 mod lookup;
 mod print;
@@ -21,16 +23,30 @@ mod stored;
 mod undo;
 mod words;
 
-use std::{fmt, process::ExitCode};
+use std::{fmt, path::PathBuf, process::ExitCode, sync::Arc};
+
+use engine::Config;
+
+use crate::keychain::OsKeychain;
 
 pub(crate) use ask::ask;
 pub(crate) use backup::backup;
+pub(crate) use doctor::doctor;
 pub(crate) use health::health;
+pub(crate) use keeping::key;
 pub(crate) use replay::replay;
 pub(crate) use stored::{events, list, show};
 pub(crate) use undo::undo;
 
 use self::print::Margin;
+
+/// What an engine that asks servers is made of, in a window or without one.
+pub(crate) fn config(data_dir: PathBuf) -> Config {
+    Config {
+        keychain: Arc::new(OsKeychain),
+        ..Config::new(data_dir)
+    }
+}
 
 /// How a face ended; see [`crate::arguments::HELP`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

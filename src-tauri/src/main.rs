@@ -13,6 +13,7 @@ mod trace;
 
 mod choice;
 mod headless;
+mod keychain;
 mod signals;
 
 mod commands;
@@ -31,10 +32,11 @@ use std::{
     time::Duration,
 };
 
+use protocol::TypedKey;
 use tokio::runtime::Runtime;
 
 use crate::{
-    arguments::{CommandLine, Face, Talk, Wish},
+    arguments::{CommandLine, Face, KeySource, KeyWish, Talk, Wish},
     data_dir::NoDataDir,
     headless::{Exit, complain},
     trace::Traces,
@@ -88,9 +90,26 @@ fn composed(line: CommandLine) -> Result<ExitCode, NotBegun> {
         Face::Version => said(concat!("holdfast ", env!("CARGO_PKG_VERSION"), "\n")),
         Face::Window(wish) => return window(data_dir::made(&place()?)?, wish),
         Face::Turn(order) => {
+            let key = match order.key_env.as_deref().map(key_from).transpose() {
+                Ok(key) => key,
+                Err(error) => return Ok(complain(error, Exit::Usage).into()),
+            };
             let data_dir = data_dir::made(&place()?)?;
             let _traces = traces(Some(&data_dir), order.talk);
-            held(|runtime| runtime.block_on(headless::ask(&data_dir, order)))?
+            held(|runtime| runtime.block_on(headless::ask(&data_dir, order, key)))?
+        }
+        Face::Key(order) => {
+            let typed = match &order.wish {
+                KeyWish::Keep(KeySource::Environment(name)) => Some(key_from(name)),
+                KeyWish::Keep(KeySource::Stdin) | KeyWish::Look | KeyWish::Forget => None,
+            };
+            let typed = match typed.transpose() {
+                Ok(typed) => typed,
+                Err(error) => return Ok(complain(error, Exit::Usage).into()),
+            };
+            let data_dir = data_dir::made(&place()?)?;
+            let _traces = traces(Some(&data_dir), Talk::Usual);
+            held(|runtime| runtime.block_on(headless::key(&data_dir, order, typed)))?
         }
         Face::Undo { session, turn } => {
             let data_dir = data_dir::existing(&place()?)?;
@@ -122,6 +141,11 @@ fn composed(line: CommandLine) -> Result<ExitCode, NotBegun> {
             let _traces = traces(data_dir.as_deref(), Talk::Usual);
             held(|runtime| runtime.block_on(headless::events(data_dir, &session, format)))?
         }
+        Face::Doctor { server, format } => {
+            let data_dir = data_dir::made(&place()?)?;
+            let _traces = traces(Some(&data_dir), Talk::Usual);
+            held(|runtime| runtime.block_on(headless::doctor(&data_dir, server, format)))?
+        }
         Face::Health { format } => {
             let data_dir = data_dir::existing(&place()?)?;
             let _traces = traces(data_dir.as_deref(), Talk::Usual);
@@ -129,6 +153,30 @@ fn composed(line: CommandLine) -> Result<ExitCode, NotBegun> {
         }
     };
     Ok(exit.into())
+}
+
+/// Why the environment has no key.
+#[derive(Debug, thiserror::Error)]
+enum NoKey {
+    #[error("there is no variable {0} in the environment")]
+    Unset(String),
+    #[error("the variable {0} in the environment is empty")]
+    Empty(String),
+    #[error("the variable {0} in the environment is no text")]
+    NotText(String),
+}
+
+/// The key that a variable of the environment holds.
+fn key_from(name: &str) -> Result<TypedKey, NoKey> {
+    let value = env::var_os(name).ok_or_else(|| NoKey::Unset(name.to_owned()))?;
+    let value = value
+        .into_string()
+        .map_err(|_| NoKey::NotText(name.to_owned()))?;
+    let key = TypedKey::new(&value);
+    if key.is_empty() {
+        return Err(NoKey::Empty(name.to_owned()));
+    }
+    Ok(key)
 }
 
 fn window(data_dir: PathBuf, wish: Wish) -> Result<ExitCode, NotBegun> {

@@ -53,7 +53,7 @@ pub enum Asked {
     Detach(DetachArgs),
     LoadOlder(LoadOlderArgs),
     LoadEvents(LoadEventsArgs),
-    Submit(SubmitArgs),
+    Submit(Box<SubmitArgs>),
     Library,
 }
 
@@ -77,6 +77,9 @@ pub struct Held {
     pub gate: Option<(Gate, u64)>,
     /// The guard it lacks.
     pub mutant: Option<ChildMutant>,
+    /// The port on loopback of the proxy that its system names; otherwise it names none.
+    #[serde(skip)]
+    pub system_proxy: Option<u16>,
 }
 
 /// The guards that matter to an engine that is killed.
@@ -84,6 +87,7 @@ pub struct Held {
 pub enum ChildMutant {
     SplitOp,
     VersionAfterTx,
+    LocalThroughProxy,
 }
 
 /// What the child has said of itself.
@@ -118,8 +122,19 @@ struct Waiting {
 impl Child {
     /// Starts `program` on a data folder and waits until its engine is open, or stands at its gate.
     pub async fn start(program: &Path, data_dir: &Path, held: Held) -> Self {
+        let proxy = held.system_proxy;
         let held = serde_json::to_string(&held).expect("it has a JSON form");
-        let mut process = Command::new(program)
+        let mut command = Command::new(program);
+        for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+            let names = [name.to_owned(), name.to_uppercase()];
+            for name in names {
+                command.env_remove(&name);
+                if let (Some(port), false) = (proxy, name.eq_ignore_ascii_case("no_proxy")) {
+                    command.env(name, format!("http://127.0.0.1:{port}"));
+                }
+            }
+        }
+        let mut process = command
             .arg(data_dir)
             .arg(held)
             .stdin(Stdio::piped())
@@ -274,7 +289,8 @@ impl Child {
     }
 
     pub(crate) async fn submit(&self, op_id: OpId, op: Op) -> Result<Receipt, Missed> {
-        self.ask(Asked::Submit(SubmitArgs { op_id, op })).await
+        self.ask(Asked::Submit(Box::new(SubmitArgs { op_id, op })))
+            .await
     }
 
     pub(crate) async fn library(&self) -> Result<LibraryPage, Missed> {

@@ -134,7 +134,7 @@ impl TestClock {
                     let remaining = time.remaining();
                     let between = remaining
                         .iter()
-                        .filter(|wait| (least..=most).contains(wait));
+                        .filter(|wait| (least..=most).contains::<Duration>(wait));
                     (between.count() >= count).then_some(())
                 },
             )
@@ -289,7 +289,7 @@ mod tests {
     async fn a_dropped_timer_is_disarmed() {
         let clock = TestClock::default();
         drop(clock.sleep(Duration::from_secs(5)));
-        assert_eq!(clock.armed(), []);
+        assert_eq!(clock.armed(), [Duration::ZERO; 0]);
     }
 
     fn futures_now(sleep: &mut Sleep) -> Poll<()> {

@@ -18,8 +18,10 @@ pub mod clock;
 pub mod dice;
 pub mod engine_gates;
 pub mod gate;
+pub mod keychain;
 pub mod model_server;
 pub mod sentinel;
+pub mod tls_front;
 
 pub mod backend;
 pub mod child;

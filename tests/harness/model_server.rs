@@ -235,6 +235,11 @@ impl ModelServer {
         self.shared.dialect
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// `http://127.0.0.1:PORT`
     pub fn root(&self) -> String {
         format!("http://{}", self.address)
@@ -351,6 +356,7 @@ pub fn provider_at(dialect: Dialect, address: SocketAddr) -> Provider {
         keep_alive: None,
         think: Think::ServerDefault,
         limits: None,
+        connection: protocol::Connection::default(),
     }
 }
 
@@ -636,6 +642,10 @@ async fn read_request(read: &mut OwnedReadHalf) -> Option<Request> {
             break end;
         }
         if read.read_buf(&mut bytes).await.ok()? == 0 || bytes.len() > REQUEST_BYTES_MAX {
+            return None;
+        }
+        // Not HTTP at all, as of a client that begins with TLS: real servers hang up.
+        if bytes.first().is_some_and(|byte| !byte.is_ascii_graphic()) {
             return None;
         }
     };

@@ -12,7 +12,7 @@ use std::{
 };
 
 use engine::{
-    Config, Engine, Harness, LogFaults, OpenError, Reader,
+    Config, Engine, Harness, Keychain, LogFaults, OpenError, Reader,
     clock::{Awake, SystemClock},
     mutant::Mutant,
 };
@@ -49,6 +49,8 @@ pub struct World {
     pub limits: TimeLimits,
     /// Where the engine can be held.
     pub gates: EngineGates,
+    /// Where its keys can be kept.
+    pub keychain: Arc<dyn Keychain>,
     /// The guard that the engine lacks.
     pub mutant: Option<Mutant>,
     time: Time,
@@ -83,6 +85,7 @@ impl World {
             free_bytes: Arc::new(AtomicU64::new(u64::MAX)),
             limits: product.limits,
             gates: EngineGates::default(),
+            keychain: product.keychain,
             mutant: None,
             time: Time::Test,
             engine: None,
@@ -144,6 +147,7 @@ impl World {
                 Arc::new(move |_| Ok(free.load(Ordering::Relaxed)))
             },
             limits: self.limits,
+            keychain: Arc::clone(&self.keychain),
             ..Config::new(self.data_dir())
         }
     }

@@ -33,6 +33,7 @@ mod random_turns;
 mod recorded;
 mod replaying;
 mod rewinding;
+mod serving;
 mod shelved;
 mod sleeping;
 mod storage;

@@ -118,7 +118,10 @@ async fn a_life_cut_short(dice: &mut Dice, world: &World, session: SessionId, pa
         6 => Some((Gate::BeforeTerminal, 1)),
         _ => Some((Gate::Deciding, dice.between(1, 30))),
     };
-    let held = Held { gate, mutant: None };
+    let held = Held {
+        gate,
+        ..Held::default()
+    };
     let child = world.spawn_held(Path::new(CHILD), held).await;
     let window = follow(world, session).await;
     let life = async {

@@ -26,6 +26,7 @@ fn provider() -> Provider {
         keep_alive: None,
         think: Think::ServerDefault,
         limits: None,
+        connection: protocol::Connection::default(),
     }
 }
 

@@ -116,6 +116,8 @@ pub(crate) struct Desk {
     pub(crate) player: RwSignal<Option<Replay>>,
     /// The model chosen for the session not begun yet.
     pub(crate) model_for_new: RwSignal<Option<ModelRef>>,
+    /// A server that is examined as soon as its row is drawn: it was changed to put something right.
+    pub(crate) examined_next: RwSignal<Option<ProviderId>>,
     /// The folder chosen for the session not begun yet.
     pub(crate) folder_for_new: RwSignal<Option<String>>,
     /// Why a message could not be sent with its folder; said where that is chosen.
@@ -159,6 +161,7 @@ impl Desk {
             pane: RwSignal::new(None),
             player: RwSignal::new(None),
             model_for_new: RwSignal::new(None),
+            examined_next: RwSignal::new(None),
             folder_for_new: RwSignal::new(None),
             folder_words: RwSignal::new(None),
             attention: RwSignal::new(0),
@@ -589,6 +592,13 @@ impl Desk {
         });
     }
 
+    /// The model of a server that was used last, if that was one of its.
+    pub(crate) fn model_for(self, provider: ProviderId) -> Option<String> {
+        let last = self.library.last_model.get_untracked();
+        last.filter(|last| last.provider == provider)
+            .map(|last| last.model)
+    }
+
     /// Removes a model server, and offers to bring it back.
     pub(crate) fn remove_provider(self, provider: Provider) {
         ipc::spawn(async move {
@@ -732,6 +742,7 @@ pub(crate) fn new_provider(name: String, dialect: protocol::Dialect, base_url: S
         keep_alive: None,
         think: protocol::Think::ServerDefault,
         limits: None,
+        connection: protocol::Connection::default(),
     }
 }
 

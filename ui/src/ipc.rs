@@ -14,11 +14,11 @@ use std::{
 };
 
 use protocol::{
-    About, AttachArgs, Attached, Batch, DesktopChoices, DetachArgs, DraftArgs, ErrorReport,
-    EventPage, HealthReport, HelloArgs, LoadEventsArgs, LoadOlderArgs, LoadVersionsArgs,
-    ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs, ProbeReport, Receipt, SessionId,
-    ShowingArgs, SubmitArgs, Timestamp, TranscriptPage, TurnVersions, Welcome, WindowWish,
-    WishArgs,
+    About, AttachArgs, Attached, Batch, ChangeKeyArgs, DesktopChoices, DetachArgs, DraftArgs,
+    ErrorReport, EventPage, Examination, ExamineArgs, HealthReport, HelloArgs, KeysArgs,
+    KeysReport, LoadEventsArgs, LoadOlderArgs, LoadVersionsArgs, ModelsArgs, OpenLinkArgs,
+    OpenWindowArgs, PollArgs, ProbeArgs, ProbeReport, Receipt, SessionId, ShowingArgs, SubmitArgs,
+    Timestamp, TranscriptPage, TurnVersions, WakeArgs, WakeReport, Welcome, WindowWish, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
@@ -107,6 +107,18 @@ pub(crate) async fn models(args: &ModelsArgs) -> Result<ProbeReport, CallError> 
 }
 pub(crate) async fn probe(args: &ProbeArgs) -> Result<ProbeReport, CallError> {
     call("probe", args).await
+}
+pub(crate) async fn keys(args: &KeysArgs) -> Result<KeysReport, CallError> {
+    call("keys", args).await
+}
+pub(crate) async fn change_key(args: &ChangeKeyArgs) -> Result<KeysReport, CallError> {
+    call("change_key", args).await
+}
+pub(crate) async fn examine(args: &ExamineArgs) -> Result<Examination, CallError> {
+    call("examine", args).await
+}
+pub(crate) async fn wake(args: &WakeArgs) -> Result<WakeReport, CallError> {
+    call("wake", args).await
 }
 pub(crate) async fn discover() -> Result<Vec<ProbeReport>, CallError> {
     call("discover", &()).await

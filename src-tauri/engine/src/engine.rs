@@ -15,11 +15,12 @@ use std::{
 };
 
 use protocol::{
-    AttachMode, AttachReason, Attached, Batch, Boot, Counted, Cursor, Dialect, Epoch, ErrorCode,
-    ErrorReport, Event, EventBody, EventPage, Failure, FailureCode, HealthReport, InterruptedWhy,
-    LibraryPage, LogId, Op, OpId, PROTOCOL, Page, PageId, Phase, PollRequest, ProbeReport,
-    Provider, ProviderId, Receipt, ResetReason, Salvage, Seq, SessionId, Status, StreamId,
-    TimeLimits, TranscriptPage, TurnId, TurnVersions, Welcome,
+    AttachMode, AttachReason, Attached, Batch, Boot, Counted, Cursor, Dialect, DraftServer, Epoch,
+    ErrorCode, ErrorReport, Event, EventBody, EventPage, Examination, ExamineArgs, Examined,
+    Failure, FailureCode, HealthReport, InterruptedWhy, KeyChange, KeysReport, LibraryPage, LogId,
+    Op, OpId, PROTOCOL, Page, PageId, Phase, PollRequest, ProbeArgs, ProbeReport, Provider,
+    ProviderId, Receipt, ResetReason, Salvage, Seq, SessionId, Status, StreamId, TimeLimits,
+    TranscriptPage, TurnId, TurnVersions, TypedKey, WakeArgs, WakeReport, Welcome,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
@@ -27,9 +28,10 @@ use tokio_util::task::TaskTracker;
 use crate::{
     Harness,
     attach::{Attachments, BATCH_BYTES_MAX, POLL_WAIT_MS_MAX},
+    cabinet::{Cabinet, Keychain, NoKeychain},
     clock::{self, Clock},
     gate::gate,
-    gateway::{Gateway, Keys, NoKeys},
+    gateway::{ApiKey, Gateway, Secrets},
     health::Health,
     lock::FolderLock,
     log::{
@@ -55,8 +57,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Where the keys of providers are.
-    pub keys: Arc<dyn Keys>,
+    /// The system's keychain.
+    pub keychain: Arc<dyn Keychain>,
     /// How long to wait for what, until the user chooses; valid.
     pub limits: TimeLimits,
     /// What a test holds of it; empty in the product.
@@ -76,7 +78,7 @@ impl Config {
         Self {
             data_dir: data_dir.into(),
             clock: clock::of_this_machine(),
-            keys: Arc::new(NoKeys),
+            keychain: Arc::new(NoKeychain),
             limits: TimeLimits::default(),
             harness: Harness::default(),
             lock_wait: LOCK_WAIT,
@@ -133,6 +135,7 @@ pub(crate) struct Shared {
     pub(crate) log: EventLog,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) gateway: Gateway,
+    cabinet: Cabinet,
     limits: TimeLimits,
     pub(crate) harness: Harness,
     pub(crate) tracker: TaskTracker,
@@ -216,7 +219,7 @@ impl Engine {
         let Config {
             data_dir,
             clock,
-            keys,
+            keychain,
             limits,
             harness,
             lock_wait,
@@ -229,12 +232,8 @@ impl Engine {
         let faults = crate::log::LogFaults;
         let mint = Mint::new();
         let boot = Boot::from_bits(mint.bits());
-        let gateway = Gateway::new(Arc::clone(&clock), keys)
-            .map_err(|e| OpenError::Gateway(e.to_string()))?
-            .held_by(harness.clone());
         let health = Arc::new(Health::new(clock.wall()));
         let wakes = Wakes::new(Arc::clone(&clock)).counted_by(Arc::clone(&health));
-        let gateway = gateway.woken_by(wakes.clone());
         let log_clock = Arc::clone(&clock);
         let log_dir = data_dir.clone();
         let log_harness = harness.clone();
@@ -247,13 +246,19 @@ impl Engine {
                 was_used: lock.was_used(),
                 free_space,
             };
-            let log = EventLog::open(&log_dir, log_clock, how, faults, log_harness)?;
+            let cabinet_clock = Arc::clone(&log_clock);
+            let log = EventLog::open(&log_dir, log_clock, how, faults, log_harness.clone())?;
             lock.remember(log.id());
-            Ok::<_, OpenError>((lock, log))
+            let cabinet = Cabinet::open(&log_dir, keychain, cabinet_clock, log_harness);
+            Ok::<_, OpenError>((lock, log, cabinet))
         });
-        let (lock, log) = opened
+        let (lock, log, cabinet) = opened
             .await
             .map_err(|e| OpenError::Thread(std::io::Error::other(e.to_string())))??;
+        let gateway = Gateway::new(Arc::clone(&clock), Arc::new(cabinet.clone()))
+            .map_err(|e| OpenError::Gateway(e.to_string()))?
+            .held_by(harness.clone())
+            .woken_by(wakes.clone());
         tracing::info!(%boot, log = %log.id(), "engine open");
         let tracker = TaskTracker::new();
         let shared = Arc::new(Shared {
@@ -262,6 +267,7 @@ impl Engine {
             log,
             clock,
             gateway,
+            cabinet,
             limits,
             harness: harness.clone(),
             tracker,
@@ -276,6 +282,9 @@ impl Engine {
         shared
             .tracker
             .spawn(looking.keep_looking(shared.closing.subscribe()));
+        if shared.cabinet.is_used() {
+            shared.tracker.spawn(forget_removed(Arc::clone(&shared)));
+        }
         let epoch_base = if mutated!(harness, EpochFromOne) {
             1
         } else {
@@ -681,6 +690,7 @@ impl Engine {
                 };
                 let (op_id, reply) = (self.mint_op(), oneshot::channel().0);
                 // A full inbox would be a fault of the test's.
+                let op = Box::new(op);
                 drop(inbox.try_send(SessionInput::Op { op_id, op, reply }));
             }
         }
@@ -817,6 +827,7 @@ impl Engine {
             return Err(ErrorReport::new(ErrorCode::TurnActive, "A turn runs."));
         }
         let (reply, answer) = oneshot::channel();
+        let op = Box::new(op);
         let input = SessionInput::Op { op_id, op, reply };
         self.session(session)
             .send(input)
@@ -1025,6 +1036,129 @@ impl Engine {
         self.shared().gateway.probe(address, dialect).await
     }
 
+    /// The same for a server that is not reached as usual, or wants a key. The key is not kept.
+    pub async fn probe_by(&self, args: &ProbeArgs) -> ProbeReport {
+        let secrets = match self.secrets_for(args).await {
+            Ok(secrets) => secrets,
+            Err(failure) => return ProbeReport::Fails { failure },
+        };
+        let gateway = &self.shared().gateway;
+        gateway
+            .probe_by(&args.address, args.dialect, &args.connection, secrets)
+            .await
+    }
+
+    /// Looks at a server from every side, and says what is wrong and what can be done. Bounded in time, and changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// `NotFound`, `StorageFailed`.
+    pub async fn examine(&self, args: ExamineArgs) -> Result<Examination, ErrorReport> {
+        let gateway = &self.shared().gateway;
+        let (provider, secrets) = match args.server {
+            Examined::Known { id } => {
+                let provider = self.configured(id).await?;
+                let secrets = gateway.kept_for(&provider).await;
+                (provider, secrets)
+            }
+            Examined::Draft { draft } => {
+                let DraftServer { mut provider, key } = *draft;
+                let typed = crate::gateway::base_url(&provider.base_url, provider.dialect);
+                // What is no address is found to be none.
+                provider.base_url = typed.unwrap_or(provider.base_url);
+                let key = key.filter(|key| !key.is_empty());
+                let secrets = key.map_or_else(Secrets::default, |key| {
+                    Secrets::of(ApiKey::new(key.expose()))
+                });
+                (provider, Ok(secrets))
+            }
+        };
+        let model = args.model.as_deref();
+        Ok(gateway.examine(&provider, secrets, model).await)
+    }
+
+    /// Sends a server the packet that wakes it, if that is wanted, and knocks.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` if the address of its network card is not known; `Other` if no packet can be sent.
+    pub async fn wake(&self, args: WakeArgs) -> Result<WakeReport, ErrorReport> {
+        let provider = self.configured(args.provider).await?;
+        let gateway = &self.shared().gateway;
+        if args.send {
+            let card = provider.connection.wakes.ok_or_else(|| {
+                let field = "wakes".to_owned();
+                let words = "The address of its network card is not known.";
+                ErrorReport::new(ErrorCode::Invalid { field }, words)
+            })?;
+            gateway.wake(&card).map_err(|error| {
+                let words = format!("No packet could be sent to wake it: {error}.");
+                ErrorReport::new(ErrorCode::Other, words)
+            })?;
+        }
+        let answers = gateway.is_awake(&provider).await;
+        Ok(WakeReport { answers })
+    }
+
+    async fn configured(&self, id: ProviderId) -> Result<Provider, ErrorReport> {
+        let known = self.shared().shelf.provider(id).await;
+        let known = known.map_err(|e| read_report(&e))?;
+        known.ok_or_else(|| {
+            ErrorReport::new(ErrorCode::NotFound, "There is no such server any more.")
+        })
+    }
+
+    async fn secrets_for(&self, args: &ProbeArgs) -> Result<Secrets, Failure> {
+        if let Some(key) = args.key.as_ref().filter(|key| !key.is_empty()) {
+            return Ok(Secrets::of(ApiKey::new(key.expose())));
+        }
+        let Some(id) = args.server else {
+            return Ok(Secrets::default());
+        };
+        let shelf = &self.shared().shelf;
+        let known = shelf
+            .provider(id)
+            .await
+            .map_err(|error| Failure::new(FailureCode::Panicked, read_report(&error).message))?;
+        match known {
+            Some(provider) => self.shared().gateway.secrets(&provider).await,
+            None => Ok(Secrets::default()),
+        }
+    }
+
+    /// Where keys can be kept, and which secrets a server has.
+    ///
+    /// # Errors
+    /// None so far; a keychain that does not answer is part of the report.
+    pub async fn keys(&self, provider: ProviderId) -> Result<KeysReport, ErrorReport> {
+        Ok(self.shared().cabinet.report(provider).await)
+    }
+
+    /// Uses a key for a server as long as this engine lives, and keeps it nowhere.
+    ///
+    /// # Errors
+    /// `Invalid`, if no header can hold it.
+    pub fn lend_key(&self, provider: &Provider, key: &TypedKey) -> Result<(), ErrorReport> {
+        self.shared().cabinet.lend(provider, key)
+    }
+
+    /// Changes the secrets of a server in the settings. Never an event: keys are in no log.
+    ///
+    /// # Errors
+    /// `NotFound`, `Invalid`, `StorageFailed`, or what the keychain said.
+    ///
+    /// An accepted change goes on when the caller is gone.
+    pub async fn change_key(
+        &self,
+        provider: ProviderId,
+        change: KeyChange,
+    ) -> Result<KeysReport, ErrorReport> {
+        let server = self.configured(provider).await?;
+        let cabinet = self.shared().cabinet.clone();
+        self.tracked(async move { cabinet.change(&server, change).await })
+            .await?;
+        self.keys(provider).await
+    }
+
     /// Model servers that answer on this computer's usual ports.
     pub async fn discover(&self) -> Vec<ProbeReport> {
         self.shared().gateway.discover().await
@@ -1137,6 +1271,25 @@ pub(crate) fn event_page(
     }))
 }
 
+/// The key of a server that was removed stays until the next start, so that the removal can be undone.
+async fn forget_removed(shared: Arc<Shared>) {
+    let mut closing = shared.closing.subscribe();
+    let work = async {
+        match shared.shelf.page().await {
+            Ok(page) => {
+                let servers = page.providers.iter().map(|provider| provider.id).collect();
+                shared.cabinet.forget_all_but(&servers).await;
+            }
+            Err(error) => tracing::warn!(%error, "keys of removed servers stay for now"),
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        // The sender lives as long as `shared`.
+        _ = closing.wait_for(|closing| *closing != Closing::No) => {}
+    }
+}
+
 /// Says that this is no product; the words are also what a packer looks for.
 fn announce_test_build() {
     #[cfg(feature = "gates")]
@@ -1168,6 +1321,10 @@ fn checked(mut provider: Provider, harness: &Harness) -> Result<Provider, ErrorR
     if let Some(limits) = &provider.limits {
         checked_limits(limits, harness)?;
     }
+    provider.connection.validate().map_err(|invalid| {
+        let field = invalid.field.to_owned();
+        ErrorReport::new(ErrorCode::Invalid { field }, invalid.message)
+    })?;
     if provider.num_ctx == Some(0) {
         return invalid(
             "num_ctx",

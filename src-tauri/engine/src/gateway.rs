@@ -6,8 +6,13 @@
 //! Not here: retries and failover (the turn decides), and what goes into the context.
 
 mod address;
-mod dial;
 mod peer;
+
+mod access;
+mod certificate;
+mod dial;
+mod tls;
+mod way;
 
 mod attempt;
 mod decoder;
@@ -28,13 +33,14 @@ mod stream;
 mod tags;
 mod thoughts;
 
+mod doctor;
 mod failure;
 mod keys;
 mod models;
 mod probe;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,18 +49,21 @@ use std::{
 };
 
 use protocol::{
-    Dialect, Failure, FailureCode, FinishReason, Model, Part, ProbeReport, Provider, TimeLimits,
-    Timings, Usage,
+    Connection, Dialect, Examination, Failure, FailureCode, FinishReason, MacAddress, Model, Part,
+    ProbeReport, Provider, TimeLimits, Timings, Usage,
 };
 use reqwest::Url;
 use tokio::sync::mpsc;
 
 use crate::{Harness, clock::Clock, wake::Wakes};
 
-pub use keys::{ApiKey, Keys, NoKeys};
+pub use keys::{ApiKey, Asked, KeyTrouble, Keys, NoKeys, Secrets};
 
 use dial::Dialer;
 use peer::Peer;
+
+/// For one knock at a server that may be waking up.
+const KNOCK_WAIT: Duration = Duration::from_secs(3);
 
 /// The engine's door to providers. Cheap to clone.
 #[derive(Clone)]
@@ -78,6 +87,9 @@ pub enum GatewayError {
     /// TLS or the resolver of this machine.
     #[error("could not set up connections to model servers")]
     Client(#[source] reqwest::Error),
+    /// The certificates that this machine trusts.
+    #[error("could not read the certificates that this machine trusts")]
+    Tls(#[from] rustls::Error),
 }
 
 impl Gateway {
@@ -107,6 +119,7 @@ impl Gateway {
     /// The same, in the hands of a test.
     pub(crate) fn held_by(mut self, harness: Harness) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.dialer.held_by(harness.clone());
             inner.harness = harness;
         }
         self
@@ -164,7 +177,7 @@ impl Gateway {
             Dialect::Anthropic => "/messages",
         };
         let url = url(provider, path).map_err(never)?;
-        let peer = self.peer(provider, &url, Some(&request.model));
+        let peer = self.peer(provider, &url, Some(&request.model)).await?;
         let send = async |body: serde_json::Value| {
             let outgoing = attempt::Outgoing {
                 provider,
@@ -217,7 +230,7 @@ impl Gateway {
     /// # Errors
     /// That it cannot be reached or asked, in words.
     pub async fn models(&self, provider: &Provider) -> Result<Vec<Model>, Failure> {
-        let peer = self.peer(provider, &url(provider, "")?, None);
+        let peer = self.known(provider, None).await?;
         models::list(&self.0.dialer, provider.dialect, &provider.base_url, &peer).await
     }
 
@@ -226,31 +239,70 @@ impl Gateway {
     /// # Errors
     /// As [`Gateway::models`]; [`FailureCode::ModelNotFound`] if there is no such model.
     pub async fn model(&self, provider: &Provider, model: &str) -> Result<Model, Failure> {
-        let peer = self.peer(provider, &url(provider, "")?, Some(model));
+        let peer = self.known(provider, Some(model)).await?;
         models::one(&self.0.dialer, provider, model, &peer).await
     }
 
     /// Whether the provider still has to load `model`, as far as it tells; for the status line only. Asks in passing,
     /// on a connection of its own, and disturbs no request that waits.
     pub async fn is_loading(&self, provider: &Provider, model: &str) -> Option<bool> {
-        let peer = self.peer(provider, &url(provider, "").ok()?, Some(model));
+        let peer = self.known(provider, Some(model)).await.ok()?;
         models::is_loading(&self.0.dialer, provider, model, &peer).await
     }
 
     /// Tries an address as a person types it: `gpubox`, `localhost:8080`, `http://host/v1/chat/completions` …
     /// Finds the dialect by itself; `dialect` is what the person believes, and is tried first.
     pub async fn probe(&self, address: &str, dialect: Option<Dialect>) -> ProbeReport {
-        self.probe_with_key(address, dialect, None).await
+        let (usual, none) = (Connection::default(), Secrets::default());
+        self.probe_by(address, dialect, &usual, none).await
     }
 
-    /// The same for a server that wants a key.
-    pub async fn probe_with_key(
+    /// The same for a server that is not reached as usual, or wants a key.
+    pub async fn probe_by(
         &self,
         address: &str,
         dialect: Option<Dialect>,
-        key: Option<ApiKey>,
+        connection: &Connection,
+        secrets: Secrets,
     ) -> ProbeReport {
-        probe::probe(&self.0.dialer, address, dialect, key).await
+        let access = access::Access::of(connection, secrets);
+        probe::probe(&self.0.dialer, address, dialect, &access).await
+    }
+
+    /// Looks at a server from every side.
+    pub(crate) async fn examine(
+        &self,
+        provider: &Provider,
+        secrets: Result<Secrets, KeyTrouble>,
+        model: Option<&str>,
+    ) -> Examination {
+        doctor::examine(&self.0.dialer, provider, secrets, model).await
+    }
+
+    /// What the keys' keeper says of a server.
+    pub(crate) async fn kept_for(&self, provider: &Provider) -> Result<Secrets, KeyTrouble> {
+        self.0.keys.secrets(provider).await
+    }
+
+    /// Sends the packet that wakes a server.
+    ///
+    /// # Errors
+    /// When none could be sent.
+    pub(crate) fn wake(&self, card: &MacAddress) -> std::io::Result<()> {
+        doctor::wake(card)
+    }
+
+    /// Whether anybody takes connections where a server is, within a few seconds.
+    pub(crate) async fn is_awake(&self, provider: &Provider) -> bool {
+        let Ok(url) = url(provider, "") else {
+            return false;
+        };
+        let way = way::Way::of(&provider.connection);
+        let mut late = self.0.dialer.clock.sleep(KNOCK_WAIT);
+        tokio::select! {
+            answers = self.0.dialer.answers(&url, &way) => answers,
+            () = &mut late => false,
+        }
     }
 
     /// Looks for servers on this machine's usual ports, all at once, for a second. Only those that work.
@@ -258,8 +310,26 @@ impl Gateway {
         probe::discover(&self.0.dialer).await
     }
 
-    fn peer(&self, provider: &Provider, url: &Url, model: Option<&str>) -> Peer {
-        Peer::of(provider, url, model, self.0.keys.key(provider.id))
+    async fn known(&self, provider: &Provider, model: Option<&str>) -> Result<Peer, Failure> {
+        let peer = self.peer(provider, &url(provider, "")?, model).await;
+        peer.map_err(|error| error.failure)
+    }
+
+    async fn peer(
+        &self,
+        provider: &Provider,
+        url: &Url,
+        model: Option<&str>,
+    ) -> Result<Peer, AttemptError> {
+        let secrets = self.0.keys.secrets(provider).await;
+        let secrets = secrets.map_err(|trouble| failure::key_trouble(&provider.name, &trouble))?;
+        Ok(Peer::of(provider, url, model, secrets))
+    }
+
+    /// What is kept for a server, to be shown at its own address.
+    pub(crate) async fn secrets(&self, provider: &Provider) -> Result<Secrets, Failure> {
+        let secrets = self.0.keys.secrets(provider).await;
+        secrets.map_err(|trouble| failure::key_trouble(&provider.name, &trouble).failure)
     }
 
     fn is_plain(&self, provider: &Provider) -> bool {
@@ -295,6 +365,18 @@ pub fn base_url(typed: &str, dialect: Dialect) -> Result<String, Failure> {
         Dialect::OpenAiChat | Dialect::Anthropic => place.openai.into_iter().next(),
     });
     base.ok_or_else(|| failure::no_address(typed))
+}
+
+/// The scheme, host and port of an address, for which a key is meant.
+pub(crate) fn origin(base_url: &str) -> Option<String> {
+    let url: Url = base_url.parse().ok()?;
+    url.has_host().then(|| url.origin().ascii_serialization())
+}
+
+/// Whether a server is one of those that give nothing without a key.
+pub(crate) fn wants_key(provider: &Provider) -> bool {
+    let url = provider.base_url.parse::<Url>();
+    url.is_ok_and(|url| peer::Distance::of(&url) == peer::Distance::Internet)
 }
 
 /// The provider's base with `path` behind it.

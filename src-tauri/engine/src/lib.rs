@@ -15,6 +15,7 @@ mod log;
 mod session;
 mod turn;
 
+mod cabinet;
 mod context;
 pub mod gateway;
 mod sample;
@@ -31,6 +32,7 @@ mod wake;
 
 mod mint;
 
+pub use cabinet::{KEYCHAIN_WAIT, Keychain, KeychainError, NoKeychain};
 pub use engine::{Config, Counters, Engine, canonical_data_dir};
 pub use harness::Harness;
 pub use log::{

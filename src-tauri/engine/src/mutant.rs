@@ -128,6 +128,20 @@ mutants! {
     /// Blocks that the server wants back with the results are made up anew.
     ForgetVerbatim,
 
+    // Servers and their keys.
+    /// A key goes to whatever address its server has now.
+    KeyFollowsAddress,
+    /// A key goes wherever a server says that it is to be found.
+    FollowRedirects,
+    /// A key is shown to whoever answers, though everybody on the way can read it.
+    KeyInTheClear,
+    /// A certificate that is trusted at one place is trusted at every place.
+    TrustAnywhere,
+    /// The system's proxy is asked for this computer too.
+    LocalThroughProxy,
+    /// A keychain is waited for as long as it takes.
+    KeychainForEver,
+
     // Tools.
     /// A call runs though its answer was cut.
     RunOnParse,

@@ -42,7 +42,7 @@ pub(crate) enum SessionInput {
     /// Apply an op.
     Op {
         op_id: OpId,
-        op: Op,
+        op: Box<Op>,
         reply: oneshot::Sender<Result<Receipt, ErrorReport>>,
     },
     /// Write for the running turn.
@@ -160,7 +160,7 @@ impl Session {
     async fn handle(&mut self, input: SessionInput) {
         match input {
             SessionInput::Op { op_id, op, reply } => {
-                let answer = self.op(op_id, op).await;
+                let answer = self.op(op_id, *op).await;
                 // A window that is gone does not undo what it asked for.
                 let _ = reply.send(answer);
             }

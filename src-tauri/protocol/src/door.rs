@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttachReason, Cursor, Dialect, Epoch, ModelRef, Op, OpId, PageId, PollRequest, ProviderId, Seq,
-    SessionId, StreamId, TurnId,
+    AttachReason, Connection, Cursor, Dialect, Epoch, ModelRef, Op, OpId, PageId, PollRequest,
+    ProviderId, Seq, SessionId, StreamId, TurnId, TypedKey,
 };
 
 /// `hello` -> [`Welcome`](crate::Welcome)
@@ -110,6 +110,28 @@ pub struct ProbeArgs {
     pub address: String,
     /// To insist on one; absent to find out.
     pub dialect: Option<Dialect>,
+    /// How it is to be reached.
+    #[serde(default)]
+    pub connection: Connection,
+    /// Its key, if one was typed. It is not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<TypedKey>,
+    /// The server of the settings that it is: then what is kept for that is shown, if nothing was typed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ProviderId>,
+}
+
+impl ProbeArgs {
+    /// An address as typed, reached as usual.
+    pub fn of(address: impl Into<String>) -> Self {
+        Self {
+            address: address.into(),
+            dialect: None,
+            connection: Connection::default(),
+            key: None,
+            server: None,
+        }
+    }
 }
 
 /// `open_link` -> `()`

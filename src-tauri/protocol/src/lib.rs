@@ -21,14 +21,21 @@ mod view;
 
 mod health;
 mod limits;
+
+mod connection;
+mod examination;
+mod key;
 mod provider;
 
 pub use approval::*;
 pub use attach::*;
+pub use connection::*;
 pub use door::*;
 pub use event::*;
+pub use examination::*;
 pub use health::*;
 pub use id::*;
+pub use key::*;
 pub use limits::*;
 pub use op::*;
 pub use outcome::*;

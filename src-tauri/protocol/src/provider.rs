@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, ProviderId, TimeLimits};
+use crate::{Connection, Failure, ProviderId, TimeLimits};
 
 /// Which language a provider is spoken to in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -40,6 +40,9 @@ pub struct Provider {
     /// How long to wait for what with this server; as in general when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<TimeLimits>,
+    /// How it is reached, where that is not as usual.
+    #[serde(default, skip_serializing_if = "Connection::is_usual")]
+    pub connection: Connection,
 }
 
 /// Whether a model that can think does.
@@ -141,6 +144,7 @@ mod tests {
             keep_alive: None,
             think: Think::default(),
             limits: None,
+            connection: Connection::default(),
         };
         let better = found(Dialect::Ollama).better(&entered(Dialect::OpenAiChat));
         assert_eq!(

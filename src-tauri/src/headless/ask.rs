@@ -11,10 +11,10 @@ use std::{
     time::Duration,
 };
 
-use engine::{Config, Engine};
+use engine::Engine;
 use protocol::{
     AttachReason, Attached, Cursor, ErrorCode, ErrorReport, InterruptedWhy, Op, PROTOCOL, Page,
-    PageId, Phase, SessionId, StreamId, TranscriptPage, TurnId, TurnOutcome,
+    PageId, Phase, SessionId, StreamId, TranscriptPage, TurnId, TurnOutcome, TypedKey,
 };
 use tokio::{task::JoinSet, time::Sleep};
 
@@ -51,8 +51,8 @@ const ATTACHES_MAX: u32 = 4;
 /// Polls in a row that find the turn unsaved: the disk is given a quarter of a minute to recover.
 const UNSAVED_POLLS_MAX: u32 = 2;
 
-/// Begins a turn, prints its answer, and says how that ended.
-pub(crate) async fn ask(data_dir: &Path, order: Order) -> Exit {
+/// Begins a turn, prints its answer, and says how that ended. The key is for this process alone.
+pub(crate) async fn ask(data_dir: &Path, order: Order, key: Option<TypedKey>) -> Exit {
     let margin = Margin::of_this_process();
     let folder = match order.folder.as_deref().map(folder_at).transpose() {
         Ok(folder) => folder,
@@ -77,7 +77,7 @@ pub(crate) async fn ask(data_dir: &Path, order: Order) -> Exit {
         Ok(signals) => signals,
         Err(error) => return complain(format!("signals cannot be handled: {error}"), Exit::Failed),
     };
-    let engine = match Engine::open(Config::new(data_dir.to_owned())).await {
+    let engine = match Engine::open(super::config(data_dir.to_owned())).await {
         Ok(engine) => engine,
         Err(error) => return complain(error, Exit::Failed),
     };
@@ -86,6 +86,7 @@ pub(crate) async fn ask(data_dir: &Path, order: Order) -> Exit {
         engine: engine.clone(),
         margin,
         talk: order.talk,
+        key,
         running: Cell::new(None),
     };
     let hearing = Hearing::of_this_process(by_stdin);
@@ -268,6 +269,7 @@ struct Conversation {
     engine: Engine,
     margin: Margin,
     talk: Talk,
+    key: Option<TypedKey>,
     /// The turn that Ctrl-C stops.
     running: Cell<Option<(SessionId, TurnId)>>,
 }
@@ -347,7 +349,7 @@ impl Conversation {
             // Both name a session.
             Wanted::GoingOn(_) | Wanted::Again(_) => return Err(Refused::NoTurn),
         };
-        let model = choice::choose(&self.engine, &order.wish, None).await?;
+        let model = choice::choose(&self.engine, &order.wish, self.key.as_ref(), None).await?;
         self.tell_folder(folder.as_deref());
         let op = Op::StartSession {
             session,
@@ -381,7 +383,7 @@ impl Conversation {
         };
         let engine = &self.engine;
         let present = transcript.model.as_ref();
-        let model = choice::choose(engine, &order.wish, present).await?;
+        let model = choice::choose(engine, &order.wish, self.key.as_ref(), present).await?;
         if present != Some(&model) {
             let choose = Op::ChooseModel { session, model };
             engine.submit(engine.mint_op(), choose).await?;

@@ -90,6 +90,7 @@ fn harness(held: Held) -> Harness {
     match held.mutant {
         Some(ChildMutant::SplitOp) => harness.with_mutant(Mutant::SplitOp),
         Some(ChildMutant::VersionAfterTx) => harness.with_mutant(Mutant::VersionAfterTx),
+        Some(ChildMutant::LocalThroughProxy) => harness.with_mutant(Mutant::LocalThroughProxy),
         None => harness,
     }
 }

@@ -6,6 +6,7 @@ mod changing;
 mod clicking;
 mod damaged;
 mod keeping;
+mod serving;
 mod sleeping;
 mod telling;
 mod waiting;
@@ -213,6 +214,24 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
             (story!(attaching::late_attach), green, "UnknownEpoch")
         }
         Mutant::StrictMaxBytes => (story!(attaching::big_event), "delivered", "stuck1"),
+        Mutant::KeyFollowsAddress => {
+            let green = "failed: KeyRejected shown0";
+            (story!(serving::moved), green, "completed shown1")
+        }
+        Mutant::FollowRedirects => (story!(serving::pointed_elsewhere), "shown0", "shown1"),
+        Mutant::KeyInTheClear => (story!(serving::in_the_clear), "shown0", "shown1"),
+        Mutant::TrustAnywhere => {
+            let green = "failed: ConnectFailed";
+            (story!(serving::trusted_elsewhere), green, "completed")
+        }
+        Mutant::LocalThroughProxy => {
+            let red = "failed: ConnectFailed";
+            (story!(serving::past_the_proxy), "completed", red)
+        }
+        Mutant::KeychainForEver => {
+            let green = "failed: KeyRejected";
+            (story!(serving::locked), green, "waits on")
+        }
         Mutant::FailedCountIsZero => (story!(attaching::failed_look), "answered", "parked1"),
     };
     Line { story, green, red }
@@ -764,6 +783,7 @@ async fn half_an_op(mutant: Option<Mutant>) -> String {
     let held = Held {
         gate: Some((Gate::OpHalfWritten, 1)),
         mutant: mutant.map(|_| ChildMutant::SplitOp),
+        ..Held::default()
     };
     let child = world.spawn_held(Path::new(CHILD), held).await;
     let text = "And now?".to_owned();

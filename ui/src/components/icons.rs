@@ -26,6 +26,7 @@ pub(crate) enum Icon {
     Search,
     Book,
     Warning,
+    Info,
     Folder,
     ArrowUp,
     Window,
@@ -43,6 +44,9 @@ impl Icon {
                 "M5 4.5h14a1.5 1.5 0 0 1 1.5 1.5v12a1.5 1.5 0 0 1-1.5 1.5H5A1.5 1.5 0 0 1 3.5 18V6A1.5 1.5 0 0 1 5 4.5ZM9.5 4.5v15"
             }
             Self::Plus => "M12 5v14M5 12h14",
+            Self::Info => {
+                "M12 3.75a8.25 8.25 0 1 1 0 16.5 8.25 8.25 0 0 1 0-16.5ZM12 11v5.5M12 7.75v.01"
+            }
             Self::Window => {
                 "M13.5 5.5h-7A1.5 1.5 0 0 0 5 7v10.5A1.5 1.5 0 0 0 6.5 19H17a1.5 1.5 0 0 0 1.5-1.5v-7M16 4.5h4v4M19.5 5 12.5 12"
             }

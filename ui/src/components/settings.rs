@@ -1,16 +1,22 @@
 //! The settings: model servers, where everything is kept, and the shortcuts.
 
 use leptos::{ev, html, prelude::*};
-use protocol::{About, Dialect, Op, ProbeArgs, ProbeReport, Provider, Think, TimeLimits};
+use protocol::{
+    About, Connection, Dialect, DraftServer, ExamineArgs, Examined, FailureCode, Op, ProbeArgs,
+    ProbeReport, Provider, SecretName, Think, TimeLimits,
+};
 
 use crate::{
     components::{
         background::Background,
+        doctor::{self, Findings, KnownServer, Remedies, Visit},
         failure::FailureWords,
         fallbacks::Fallbacks,
         health::Health,
         icons::{Glyph, Icon},
         limits::{GeneralLimits, LimitFields, LimitsForm},
+        server_connection::{ConnectionFields, ConnectionForm},
+        server_key::{KeyEntry, KeyField, ServerKey},
         sidebar::chord,
     },
     desk::{LimitField, SettingsPart, name_of_address, new_provider, sentence, use_desk},
@@ -144,20 +150,31 @@ fn ServerEntry(
 ) -> impl IntoView {
     let desk = use_desk();
     let id = provider.id;
-    let test = RwSignal::new(Test::Untried);
+    let visit = RwSignal::new(Visit::Not);
     let is_edited = Memo::new(move |_| editing.get() == Some(id));
-    let address = provider.base_url.clone();
-    let dialect = provider.dialect;
     let shown = provider.clone();
     let removed = provider.clone();
-    let check = move |_| ask(test, address.clone(), Some(dialect));
-    let check = Callback::new(check);
-    let tested = provider.clone();
-    let better = Memo::new(move |_| {
-        test.with(|test| match test {
-            Test::Answered(report) => report.better(&tested),
-            Test::Untried | Test::Asking | Test::Lost(_) => None,
-        })
+    let doctor_of = provider.clone();
+    let check = Callback::new(move |()| {
+        doctor::examine(visit, doctor::known(desk.model_for(id), id));
+    });
+    if desk.examined_next.get_untracked() == Some(id) {
+        desk.examined_next.set(None);
+        check.run(());
+    }
+    // Whoever looked at it once wants to know what changed by the key.
+    let changed = Callback::new(move |()| {
+        if visit.get_untracked() != Visit::Not {
+            check.run(());
+        }
+    });
+    let enter_key = Callback::new(move |()| {
+        editing.set(Some(id));
+        ipc::spawn(async move {
+            ipc::next_frame_or(100).await;
+            // Focus is a courtesy.
+            ipc::focus("[data-testid=key-field]");
+        });
     });
     view! {
         <li class="server" data-testid="server">
@@ -172,15 +189,17 @@ fn ServerEntry(
                 <button
                     type="button"
                     class="button"
-                    disabled=move || test.get() == Test::Asking
-                    aria-label=format!("Test {}", provider.name)
+                    data-testid="examine"
+                    disabled=move || visit.get() == Visit::Looking
+                    aria-label=format!("Check {}", provider.name)
                     on:click=move |_| check.run(())
                 >
-                    "Test"
+                    "Check"
                 </button>
                 <button
                     type="button"
                     class="icon-button"
+                    data-testid="server-edit"
                     aria-label=format!("Edit {}", provider.name)
                     title="Edit"
                     aria-expanded=move || if is_edited.get() { "true" } else { "false" }
@@ -200,13 +219,13 @@ fn ServerEntry(
                     <Glyph icon=Icon::Bin />
                 </button>
             </div>
-            <TestResult test />
-            {move || better.get().map(|better| view! { <BetterWay better /> })}
+            <KnownServer provider=doctor_of visit enter_key />
             {move || {
                 is_edited
                     .get()
                     .then(|| {
                         view! {
+                            <ServerKey provider=shown.clone() changed />
                             <EditServer
                                 provider=shown.clone()
                                 focused
@@ -216,34 +235,6 @@ fn ServerEntry(
                     })
             }}
         </li>
-    }
-    .into_any()
-}
-
-/// The offer to speak to a server in the way that a test found.
-#[component]
-fn BetterWay(better: Provider) -> impl IntoView {
-    let desk = use_desk();
-    let words = RwSignal::new(None::<String>);
-    let change = move |_| {
-        let provider = better.clone();
-        ipc::spawn(async move {
-            // Taken, the row is another one.
-            if let Err(error) = desk.submit(Op::ChangeProvider { provider }).await {
-                words.try_set(Some(refusal_words(&error)));
-            }
-        });
-    };
-    view! {
-        <div class="test-result" data-testid="better-way">
-            <span class="hint">
-                "This is an Ollama. Only in its own language can its context length be set, and how long it keeps a model loaded."
-            </span>
-            <button type="button" class="button" on:click=change>
-                "Speak to it as Ollama"
-            </button>
-        </div>
-        {move || words.get().map(|words| view! { <p class="alert" role="alert">{words}</p> })}
     }
     .into_any()
 }
@@ -285,6 +276,7 @@ fn EditServer(
                     <input
                         class="field"
                         type="text"
+                        data-testid="server-address"
                         spellcheck="false"
                         bind:value=form.base_url
                         required
@@ -309,7 +301,71 @@ fn AddServer() -> impl IntoView {
     let insisted = RwSignal::new(None::<Dialect>);
     let test = RwSignal::new(Test::Untried);
     let form = ServerForm::empty();
+    let key = KeyEntry::new();
     let words = RwSignal::new(None::<String>);
+    let visit = RwSignal::new(Visit::Not);
+    let asked = move |dialect: Option<Dialect>| ProbeArgs {
+        dialect,
+        // What cannot be used is said when it is saved.
+        connection: form.connection.filled().unwrap_or_default(),
+        key: key.key(),
+        ..ProbeArgs::of(address.get_untracked().trim())
+    };
+    let drafted = move || DraftServer {
+        provider: Provider {
+            connection: form.connection.filled().unwrap_or_default(),
+            ..new_provider(
+                "The server".to_owned(),
+                insisted.get_untracked().unwrap_or(Dialect::Ollama),
+                address.get_untracked().trim().to_owned(),
+            )
+        },
+        key: key.key(),
+    };
+    let examine = Callback::new(move |()| {
+        let draft = Box::new(drafted());
+        doctor::examine(
+            visit,
+            ExamineArgs {
+                server: Examined::Draft { draft },
+                model: None,
+            },
+        );
+    });
+    // A fix goes into the form, and is tested at once.
+    let change = Callback::new(move |provider: Provider| {
+        form.connection.show(&provider.connection);
+        address.set(provider.base_url);
+        insisted.set(Some(provider.dialect));
+        visit.set(Visit::Not);
+        ask(test, asked(Some(provider.dialect)));
+    });
+    let enter_key = Callback::new(move |()| {
+        ipc::focus("[data-testid=key-field]");
+    });
+    let remedies = Remedies {
+        change,
+        enter_key,
+        is_known: false,
+    };
+    // Once it is asked for, its field stays until the server is saved.
+    let wants_key = RwSignal::new(false);
+    Effect::new(move |_| {
+        let refused = test.with(|test| match test {
+            Test::Answered(ProbeReport::Fails { failure }) => {
+                failure.code == FailureCode::KeyRejected
+            }
+            Test::Answered(ProbeReport::Works { .. })
+            | Test::Untried
+            | Test::Asking
+            | Test::Lost(_) => false,
+        });
+        if refused && !wants_key.get_untracked() {
+            // Nothing is kept under a fresh id: this asks where keys can live.
+            key.look(new_provider(String::new(), Dialect::Ollama, String::new()).id);
+            wants_key.set(true);
+        }
+    });
     // The form's own fields follow what the test found, until someone types into them.
     Effect::new(move |_| {
         if let Test::Answered(ProbeReport::Works {
@@ -335,7 +391,8 @@ fn AddServer() -> impl IntoView {
         let typed = address.get_untracked().trim().to_owned();
         if !typed.is_empty() {
             words.set(None);
-            ask(test, typed, insisted.get_untracked());
+            visit.set(Visit::Not);
+            ask(test, asked(insisted.get_untracked()));
         }
     };
     let save = move |event: ev::SubmitEvent| {
@@ -351,11 +408,19 @@ fn AddServer() -> impl IntoView {
             | Test::Asking
             | Test::Lost(_) => Vec::new(),
         });
+        let id = provider.id;
         ipc::spawn(async move {
             let answer = desk.add_provider(provider, models).await;
             match answer {
                 Ok(()) => {
+                    if let Err(error) = key.keep(id, SecretName::Key).await {
+                        // The server is there by now, and its key can be entered at it.
+                        desk.tell(&error);
+                    }
+                    key.typed.try_set(String::new());
+                    wants_key.try_set(false);
                     address.try_set(String::new());
+                    visit.try_set(Visit::Not);
                     test.try_set(Test::Untried);
                     form.clear();
                 }
@@ -403,6 +468,9 @@ fn AddServer() -> impl IntoView {
                 "Holdfast finds out which kind of server answers there."
             </p>
             <TestResult test />
+            <Show when=move || wants_key.get()>
+                <KeyField entry=key label="Its key; then test again" />
+            </Show>
             {move || {
                 found
                     .get()
@@ -426,6 +494,7 @@ fn AddServer() -> impl IntoView {
                                         type="submit"
                                         class="button button-primary"
                                         data-testid="settings-save"
+                                        disabled=move || !key.is_ready()
                                     >
                                         "Save"
                                     </button>
@@ -437,6 +506,17 @@ fn AddServer() -> impl IntoView {
             <Show when=move || {
                 test.with(|test| matches!(test, Test::Answered(ProbeReport::Fails { .. })))
             }>
+                <Show when=move || visit.get() == Visit::Not>
+                    <button
+                        type="button"
+                        class="button"
+                        data-testid="settings-why"
+                        on:click=move |_| examine.run(())
+                    >
+                        "Find out why"
+                    </button>
+                </Show>
+                <Findings visit again=examine remedies />
                 <fieldset class="dialect-choice">
                     <legend class="hint">
                         "If you know which kind of server it is, test it as one:"
@@ -452,8 +532,7 @@ fn AddServer() -> impl IntoView {
                                     }
                                     on:click=move |_| {
                                         insisted.set(Some(dialect));
-                                        let typed = address.get_untracked().trim().to_owned();
-                                        ask(test, typed, Some(dialect));
+                                        ask(test, asked(Some(dialect)));
                                     }
                                 >
                                     {dialect_words(dialect)}
@@ -480,6 +559,8 @@ struct ServerForm {
     /// Whether it has limits of its own, and these.
     has_limits: RwSignal<bool>,
     limits: LimitsForm,
+    /// How it is reached.
+    connection: ConnectionForm,
 }
 
 impl ServerForm {
@@ -493,6 +574,7 @@ impl ServerForm {
             think: RwSignal::new(Think::ServerDefault),
             has_limits: RwSignal::new(false),
             limits: LimitsForm::of(TimeLimits::default()),
+            connection: ConnectionForm::new(),
         }
     }
 
@@ -507,6 +589,7 @@ impl ServerForm {
             .set(provider.keep_alive.clone().unwrap_or_default());
         form.think.set(provider.think);
         form.has_limits.set(provider.limits.is_some());
+        form.connection.show(&provider.connection);
         if let Some(limits) = provider.limits {
             form.limits.show(limits);
         }
@@ -519,6 +602,7 @@ impl ServerForm {
         }
         self.think.try_set(Think::ServerDefault);
         self.has_limits.try_set(false);
+        self.connection.show(&Connection::default());
     }
 
     /// The server as typed, or words about the field that cannot be used.
@@ -540,6 +624,13 @@ impl ServerForm {
         } else {
             None
         };
+        let connection = match self.connection.filled() {
+            Ok(connection) => connection,
+            Err(said) => {
+                words.set(Some(said));
+                return None;
+            }
+        };
         words.set(None);
         let base_url = text(self.base_url).trim_end_matches('/').to_owned();
         let name = match text(self.name) {
@@ -555,6 +646,7 @@ impl ServerForm {
             keep_alive: Some(text(self.keep_alive)).filter(|typed| !typed.is_empty()),
             think: self.think.get_untracked(),
             limits,
+            connection,
         })
     }
 }
@@ -642,6 +734,7 @@ fn FormDetails(form: ServerForm, focused: Option<LimitField>) -> impl IntoView {
                     </label>
                 </Show>
             </div>
+            <ConnectionFields form=form.connection />
             <label class="form-check">
                 <input type="checkbox" data-testid="own-limits" bind:checked=form.has_limits />
                 "Its own time limits"
@@ -701,10 +794,9 @@ fn TestResult(test: RwSignal<Test>) -> impl IntoView {
     .into_any()
 }
 
-fn ask(test: RwSignal<Test>, address: String, dialect: Option<Dialect>) {
+fn ask(test: RwSignal<Test>, args: ProbeArgs) {
     test.set(Test::Asking);
     ipc::spawn(async move {
-        let args = ProbeArgs { address, dialect };
         let answer = ipc::within(PROBE_LIMIT_MS, ipc::probe(&args)).await;
         // Whoever typed on meanwhile no longer asks this question.
         if test.try_get_untracked() == Some(Test::Asking) {

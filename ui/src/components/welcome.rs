@@ -1,12 +1,15 @@
 //! The first start: looks for a model server on this computer, and otherwise asks where one is.
 
 use leptos::{ev, prelude::*};
-use protocol::{Failure, Op, ProbeArgs, ProbeReport, SessionId};
+use protocol::{
+    Failure, FailureCode, Op, ProbeArgs, ProbeReport, ProviderId, SecretName, SessionId,
+};
 
 use crate::{
     components::{
         failure::FailureWords,
         icons::{Glyph, Icon, Mark},
+        server_key::{KeyEntry, KeyField},
         settings::refusal_words,
     },
     desk::{name_of_address, new_provider, use_desk},
@@ -164,6 +167,8 @@ fn AskAddress() -> impl IntoView {
     let asking = RwSignal::new(false);
     let failure = RwSignal::new(None::<Failure>);
     let words = RwSignal::new(None::<String>);
+    let key = KeyEntry::new();
+    let wants_key = RwSignal::new(false);
     let connect = move |event: ev::SubmitEvent| {
         event.prevent_default();
         let typed = address.get_untracked().trim().to_owned();
@@ -175,8 +180,8 @@ fn AskAddress() -> impl IntoView {
         words.set(None);
         ipc::spawn(async move {
             let args = ProbeArgs {
-                address: typed,
-                dialect: None,
+                key: key.key(),
+                ..ProbeArgs::of(typed)
             };
             let answer = match ipc::within(PROBE_LIMIT_MS, ipc::probe(&args)).await {
                 Ok(ProbeReport::Works {
@@ -186,9 +191,18 @@ fn AskAddress() -> impl IntoView {
                     ..
                 }) => {
                     let provider = new_provider(name_of_address(&base_url), dialect, base_url);
-                    desk.add_provider(provider, models).await
+                    let id = provider.id;
+                    match desk.add_provider(provider, models).await {
+                        Ok(()) => key.keep(id, SecretName::Key).await,
+                        refused => refused,
+                    }
                 }
                 Ok(ProbeReport::Fails { failure: why }) => {
+                    if why.code == FailureCode::KeyRejected && !wants_key.get_untracked() {
+                        // Nothing is kept under a fresh id: this asks where keys can live.
+                        key.look(ProviderId::from_bits(ipc::random_bits()));
+                        wants_key.try_set(true);
+                    }
                     failure.try_set(Some(why));
                     Ok(())
                 }
@@ -220,7 +234,10 @@ fn AskAddress() -> impl IntoView {
                     type="submit"
                     class="button button-primary"
                     data-testid="welcome-connect"
-                    disabled=move || asking.get() || address.with(|typed| typed.trim().is_empty())
+                    disabled=move || {
+                        asking.get() || address.with(|typed| typed.trim().is_empty())
+                            || !key.is_ready()
+                    }
                 >
                     {move || if asking.get() { "Connecting…" } else { "Connect" }}
                 </button>
@@ -228,6 +245,9 @@ fn AskAddress() -> impl IntoView {
             <p class="hint" id="welcome-hint">
                 "The computer that runs Ollama, llama.cpp or LM Studio, for example 192.168.1.20 or homelab.lan:11434."
             </p>
+            <Show when=move || wants_key.get()>
+                <KeyField entry=key label="Its key" />
+            </Show>
             <div role="alert">
                 {move || failure.get().map(|failure| view! { <FailureWords failure /> })}
                 {move || words.get().map(|words| view! { <p class="alert">{words}</p> })}

@@ -34,6 +34,67 @@ pub(super) fn places(typed: &str) -> Result<Vec<Place>, Failure> {
         .collect())
 }
 
+/// Other ways to write an address that somebody may have meant by it: without what stands twice in its path, with the
+/// other scheme, under the other names of this machine. The address itself is the first.
+pub(super) fn variants(base: &str) -> Vec<String> {
+    let mut list = vec![base.to_owned()];
+    let Some(url) = parse(base) else {
+        return list;
+    };
+    let mut add = |url: &Url| {
+        let text = url.as_str().trim_end_matches('/').to_owned();
+        if !list.contains(&text) {
+            list.push(text);
+        }
+    };
+    let mut plain = url.clone();
+    plain.set_query(None);
+    plain.set_fragment(None);
+    add(&plain);
+    let mut once = plain.clone();
+    once.set_path(&without_repeats(plain.path()));
+    add(&once);
+    let mut bare = plain.clone();
+    bare.set_path("");
+    add(&bare);
+    let other = if plain.scheme() == "https" {
+        "http"
+    } else {
+        "https"
+    };
+    let mut schemes = vec![once.clone()];
+    let mut turned = once.clone();
+    // From one of these two schemes to the other is always allowed.
+    if turned.set_scheme(other).is_ok() {
+        add(&turned);
+        schemes.push(turned);
+    }
+    if matches!(plain.host_str(), Some("127.0.0.1" | "[::1]")) {
+        for mut url in schemes {
+            if url.set_host(Some("localhost")).is_ok() {
+                add(&url);
+            }
+        }
+    }
+    list
+}
+
+/// A path in which nothing stands twice in a row: `/v1/v1`, `/api/api/chat`, `/v1/chat/completions/chat/completions`.
+fn without_repeats(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        parts.push(part);
+        for length in 1..=parts.len() / 2 {
+            let (head, last) = parts.split_at(parts.len().saturating_sub(length));
+            if head.ends_with(last) {
+                parts.truncate(head.len());
+                break;
+            }
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
 fn parse(typed: &str) -> Option<Url> {
     let text = typed.trim();
     let text = if text.parse::<Ipv6Addr>().is_ok() {
@@ -232,6 +293,29 @@ mod tests {
         }
         let capital = places("http://h:1/x/V1").unwrap().remove(0);
         assert_eq!(capital.openai, ["http://h:1/x/v1", "http://h:1/x/V1"]);
+    }
+
+    #[test]
+    fn an_address_may_have_been_meant_without_what_stands_twice_and_with_the_other_scheme() {
+        for (base, meant) in [
+            ("http://h:1/v1/v1", "http://h:1/v1"),
+            ("http://h:1/api/api/chat", "http://h:1/api/chat"),
+            (
+                "http://h:1/v1/chat/completions/chat/completions",
+                "http://h:1/v1/chat/completions",
+            ),
+            ("http://h:1/proxy/x/v1/v1", "http://h:1/proxy/x/v1"),
+            ("http://h:1/wrong/path", "http://h:1"),
+            ("http://h:1/v1", "https://h:1/v1"),
+            ("https://h/v1", "http://h/v1"),
+            ("http://127.0.0.1:1/v1", "http://localhost:1/v1"),
+            ("http://[::1]:1", "http://localhost:1"),
+        ] {
+            let list = variants(base);
+            assert_eq!(list.first().map(String::as_str), Some(base));
+            assert!(list.contains(&meant.to_owned()), "{base}: {list:?}");
+        }
+        assert_eq!(variants("no address"), ["no address"]);
     }
 
     #[test]

@@ -13,14 +13,8 @@ use reqwest::Url;
 use tokio::sync::mpsc;
 
 use super::{
-    AttemptError, Limits, ModelEvent, Retry, StepEnd,
-    answer::Wants,
-    decoder::Decoder,
-    dial::{Dialer, authorised},
-    failure,
-    fault::Fault,
-    peer::Peer,
-    revival::Revival,
+    AttemptError, Limits, ModelEvent, Retry, StepEnd, access::authorised, answer::Wants,
+    decoder::Decoder, dial::Dialer, failure, fault::Fault, peer::Peer, revival::Revival,
 };
 use crate::{Harness, gate::gate, mutant::mutated};
 
@@ -52,10 +46,10 @@ pub(super) async fn run(
     } = outgoing;
     let clock = dialer.clock.as_ref();
     let started = clock.monotonic();
-    let (request, mut connected) = dialer.post(&url, body);
+    let (request, mut connected) = dialer.post(&url, &peer, body)?;
     let request = authorised(request, &peer)?;
 
-    let mut revival = Revival::new(dialer, &url, harness);
+    let mut revival = Revival::new(dialer, &url, &peer.access.way, harness);
     let mut sending = Box::pin(request.send());
     let (mut told, mut stands) = (false, false);
     let mut late = clock.sleep(limits.connect);

@@ -1,35 +1,36 @@
 //! Connections to providers: which client, which headers, and how a reply's head is read.
 //!
 //! Invariant: no limit but ours. reqwest has no timeouts, no redirects (a redirect must not carry a key elsewhere), no
-//! idle connections (dropping a response closes its socket). The system's proxy is for the internet only: never for
-//! this machine or the local network.
+//! idle connections (dropping a response closes its socket).
+//! Not here: which way leads to a server (`way`), whom TLS believes (`tls`), what a server is shown (`access`).
 
-use std::{convert::Infallible, net::Ipv4Addr, net::Ipv6Addr, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    net::{Ipv4Addr, Ipv6Addr},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures_util::StreamExt;
-use protocol::Dialect;
 use reqwest::{
-    Client, RequestBuilder, Response, Url,
-    header::{
-        AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER,
-    },
+    Client, Proxy, RequestBuilder, Response, Url,
+    header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, LOCATION, RETRY_AFTER},
     redirect::Policy,
 };
 use tokio::{net::TcpStream, sync::oneshot};
 
-use crate::{clock::Clock, wake::Wakes};
+use crate::{Harness, clock::Clock, mutant::mutated, wake::Wakes};
 
 use super::{
-    AttemptError, GatewayError, anthropic,
+    AttemptError, GatewayError,
+    access::authorised,
     failure::{self, Refusal, Reply},
     fault::EXCERPT_BYTES_MAX,
-    keys::ApiKey,
     peer::{Distance, Peer},
+    tls::Tls,
+    way::{Route, Through, Way},
 };
-
-/// Where Anthropic's servers look for the key, and for the words that are spoken to them.
-const KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
-const VERSION_HEADER: HeaderName = HeaderName::from_static("anthropic-version");
 
 /// A server that forgot the connection, or a pulled cable, is noticed by the kernel even while a model takes minutes.
 /// Short, because a server that came back without it says so at the first question, also right after a sleep.
@@ -52,41 +53,54 @@ const REFUSAL_BYTES_MAX: usize = 16 * EXCERPT_BYTES_MAX;
 /// For the body of a refusal, once its status is known.
 const REFUSAL_WAIT: Duration = Duration::from_secs(5);
 
+/// As many ways as somebody with many servers has; more are made anew.
+const CLIENTS_MAX: usize = 64;
+
 /// Opens connections.
 pub(super) struct Dialer {
-    /// For this machine and the local network.
-    near: Client,
-    /// For the internet: through the system's proxy, if there is one.
-    far: Client,
+    tls: Tls,
+    /// One for every way that was gone so far.
+    clients: Mutex<HashMap<Route, Client>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) wakes: Wakes,
+    pub(super) harness: Harness,
 }
 
 impl Dialer {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Result<Self, GatewayError> {
-        // Somebody else in this process may have chosen a provider already; theirs is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        Ok(Self {
-            near: client(Client::builder().no_proxy())?,
-            far: client(Client::builder())?,
+        let dialer = Self {
+            tls: Tls::of_the_system()?,
+            clients: Mutex::default(),
             wakes: Wakes::new(Arc::clone(&clock)),
             clock,
-        })
+            harness: Harness::default(),
+        };
+        // The way most servers are reached by, so that a machine without it says so at once.
+        dialer.client_for(&Route {
+            through: Through::Nothing,
+            trusts: None,
+        })?;
+        Ok(dialer)
     }
 
-    /// Whether anybody answers at the address, on a connection made only to see that. A server near by is not even
-    /// asked anything: a busy one may serve one request at a time, and its kernel takes the connection all the same.
-    /// One on the internet is asked, for it may be reached through a proxy only; what it replies does not matter.
-    pub(super) async fn answers(&self, url: &Url) -> bool {
-        match Distance::of(url) {
-            Distance::ThisMachine | Distance::LocalNetwork => self.takes_connections(url).await,
-            Distance::Internet => match url.join("/") {
-                Ok(root) => match self.far.get(root).send().await {
+    /// Whether anybody answers at the address, on a connection made only to see that. A server that no proxy leads to
+    /// is not even asked anything: a busy one may serve one request at a time, and its kernel takes the connection all
+    /// the same. Behind a proxy it is asked; what it replies does not matter.
+    pub(super) async fn answers(&self, url: &Url, way: &Way) -> bool {
+        let route = way.to(url, &self.harness);
+        match (&route.through, Distance::of(url)) {
+            (Through::Nothing, Distance::ThisMachine | Distance::LocalNetwork) => {
+                self.takes_connections(url).await
+            }
+            (Through::Nothing | Through::SystemProxy | Through::Proxy(_), _) => {
+                let (Ok(root), Ok(client)) = (url.join("/"), self.client_for(&route)) else {
+                    return false;
+                };
+                match client.get(root).send().await {
                     Ok(_) => true,
                     Err(problem) => !problem.is_connect(),
-                },
-                Err(_) => false,
-            },
+                }
+            }
         }
     }
 
@@ -107,7 +121,13 @@ impl Dialer {
     }
 
     /// A POST of JSON, not sent yet, and the news that its connection stands.
-    pub(super) fn post(&self, url: &Url, body: Vec<u8>) -> (RequestBuilder, oneshot::Receiver<()>) {
+    pub(super) fn post(
+        &self,
+        url: &Url,
+        peer: &Peer,
+        body: Vec<u8>,
+    ) -> Result<(RequestBuilder, oneshot::Receiver<()>), AttemptError> {
+        let client = self.client(url, peer)?;
         let (stands, connected) = oneshot::channel();
         let length = body.len();
         // Polled when the connection stands and the head is written, and not before.
@@ -116,13 +136,12 @@ impl Dialer {
             let _ = stands.send(());
             Ok::<_, Infallible>(body)
         });
-        let request = self
-            .client(url)
+        let request = client
             .post(url.clone())
             .header(CONTENT_TYPE, "application/json")
             .header(CONTENT_LENGTH, length)
             .body(reqwest::Body::wrap_stream(body));
-        (request, connected)
+        Ok((request, connected))
     }
 
     /// A small document, within `limit` from dialling to its last byte.
@@ -132,8 +151,8 @@ impl Dialer {
         peer: &Peer,
         limit: Duration,
     ) -> Result<Document, Refusal> {
-        self.ask(self.client(url).get(url.clone()), peer, limit)
-            .await
+        let request = self.client(url, peer)?.get(url.clone());
+        self.ask(request, peer, limit).await
     }
 
     /// The same for a question that needs a body.
@@ -144,7 +163,7 @@ impl Dialer {
         peer: &Peer,
         limit: Duration,
     ) -> Result<Document, Refusal> {
-        let (request, _connected) = self.post(url, body.to_string().into_bytes());
+        let (request, _connected) = self.post(url, peer, body.to_string().into_bytes())?;
         self.ask(request, peer, limit).await
     }
 
@@ -159,7 +178,7 @@ impl Dialer {
             let response = request
                 .send()
                 .await
-                .map_err(|problem| failure::unsent(peer, &problem))?;
+                .map_err(|problem| Refusal::unsent(peer, &problem))?;
             if !response.status().is_success() {
                 return Err(self.refusal(response, peer).await);
             }
@@ -200,11 +219,52 @@ impl Dialer {
         )
     }
 
-    fn client(&self, url: &Url) -> &Client {
-        match Distance::of(url) {
-            Distance::ThisMachine | Distance::LocalNetwork => &self.near,
-            Distance::Internet => &self.far,
+    fn client(&self, url: &Url, peer: &Peer) -> Result<Client, AttemptError> {
+        let route = peer.access.way.to(url, &self.harness);
+        self.client_for(&route)
+            .map_err(|error| match route.through {
+                Through::Proxy(proxy) => failure::no_proxy(peer, &proxy),
+                Through::Nothing | Through::SystemProxy => failure::no_client(peer, &error),
+            })
+    }
+
+    fn client_for(&self, route: &Route) -> Result<Client, GatewayError> {
+        let known = self.clients().get(route).cloned();
+        if let Some(client) = known {
+            return Ok(client);
         }
+        let builder = match &route.through {
+            Through::Nothing => Client::builder().no_proxy(),
+            Through::SystemProxy => Client::builder(),
+            Through::Proxy(url) => {
+                let proxy = Proxy::all(url).map_err(GatewayError::Client)?;
+                Client::builder().no_proxy().proxy(proxy)
+            }
+        };
+        let tls = self.tls.config(route.trusts.as_ref())?;
+        // A redirect must not carry a key elsewhere.
+        let redirects = if mutated!(self.harness, FollowRedirects) {
+            Policy::limited(3)
+        } else {
+            Policy::none()
+        };
+        let client = client(builder.tls_backend_preconfigured(tls).redirect(redirects))?;
+        let mut clients = self.clients();
+        if clients.len() >= CLIENTS_MAX {
+            clients.clear();
+        }
+        clients.insert(route.clone(), client.clone());
+        Ok(client)
+    }
+
+    fn clients(&self) -> std::sync::MutexGuard<'_, HashMap<Route, Client>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, in the hands of a test.
+    pub(super) fn held_by(&mut self, harness: Harness) {
+        self.harness = harness;
+        self.clients().clear();
     }
 }
 
@@ -212,30 +272,6 @@ impl Dialer {
 pub(super) struct Document {
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
-}
-
-/// The request with the peer's key in it.
-pub(super) fn authorised(
-    request: RequestBuilder,
-    peer: &Peer,
-) -> Result<RequestBuilder, AttemptError> {
-    let (request, name, secret) = match peer.dialect {
-        Some(Dialect::Anthropic) => (
-            request.header(VERSION_HEADER, anthropic::VERSION),
-            KEY_HEADER,
-            peer.key.as_ref().map(ApiKey::bare),
-        ),
-        Some(Dialect::Ollama | Dialect::OpenAiChat) | None => (
-            request,
-            AUTHORIZATION,
-            peer.key.as_ref().map(ApiKey::bearer),
-        ),
-    };
-    match secret {
-        None => Ok(request),
-        Some(Some(secret)) => Ok(request.header(name, secret)),
-        Some(None) => Err(failure::no_key(peer)),
-    }
 }
 
 fn client(builder: reqwest::ClientBuilder) -> Result<Client, GatewayError> {
@@ -248,7 +284,6 @@ fn client(builder: reqwest::ClientBuilder) -> Result<Client, GatewayError> {
     let builder = builder.tcp_user_timeout(UNACKNOWLEDGED);
     builder
         .user_agent(concat!("Holdfast/", env!("CARGO_PKG_VERSION")))
-        .redirect(Policy::none())
         .referer(false)
         .http1_only()
         .tcp_keepalive(KEEPALIVE)

@@ -5,12 +5,17 @@
 
 use std::{io, time::Duration};
 
-use protocol::{Dialect, Failure, FailureCode, Slept, Timestamp};
+use protocol::{
+    CertificateFault, Dialect, Failure, FailureCode, ProxyChoice, ShownCertificate, Slept,
+    Timestamp,
+};
 
 use super::{
     AttemptError, Retry, Room,
     fault::{Fault, Kind, Place, Said, Unreadable, clip},
+    keys::KeyTrouble,
     peer::{Distance, Peer},
+    tls, way,
 };
 
 /// Raw text a failure holds, for the reader to unfold.
@@ -39,9 +44,20 @@ pub(super) struct Refusal {
     pub(super) error: AttemptError,
     /// The server only has to finish loading the model.
     pub(super) loading: bool,
+    /// The certificate that was not taken.
+    pub(super) certificate: Option<Box<ShownCertificate>>,
 }
 
 impl Refusal {
+    /// A request that did not get through.
+    pub(super) fn unsent(peer: &Peer, problem: &reqwest::Error) -> Self {
+        Self {
+            error: unsent(peer, problem),
+            loading: false,
+            certificate: certificate_in(problem).map(Box::new),
+        }
+    }
+
     /// One that nothing can be done about.
     pub(super) fn of(failure: Failure) -> Self {
         AttemptError {
@@ -57,6 +73,7 @@ impl From<AttemptError> for Refusal {
         Self {
             error,
             loading: false,
+            certificate: None,
         }
     }
 }
@@ -119,7 +136,11 @@ pub(super) fn refused(peer: &Peer, reply: &Reply<'_>) -> Refusal {
         }
     }
     error.failure.detail = detail(peer, reply.body);
-    Refusal { error, loading }
+    Refusal {
+        error,
+        loading,
+        certificate: None,
+    }
 }
 
 /// A server of TLS that was addressed without: in the words of Go's servers, nginx and Apache.
@@ -242,6 +263,66 @@ pub(super) fn no_key(peer: &Peer) -> AttemptError {
     )
 }
 
+/// Its key could not be had.
+pub(super) fn key_trouble(provider: &str, trouble: &KeyTrouble) -> AttemptError {
+    error(
+        FailureCode::KeyRejected,
+        format!("{provider} was not asked: {trouble}."),
+        Retry::Never,
+    )
+}
+
+/// A header that cannot be sent.
+pub(super) fn no_header(peer: &Peer, name: &str) -> AttemptError {
+    error(
+        FailureCode::KeyRejected,
+        format!(
+            "The header {name} for {} holds characters that cannot be sent; enter it again.",
+            peer.name
+        ),
+        Retry::Never,
+    )
+}
+
+/// A header whose value is secret, and not kept anywhere.
+pub(super) fn no_header_value(peer: &Peer, name: &str) -> AttemptError {
+    error(
+        FailureCode::KeyRejected,
+        format!(
+            "The header {name} for {} has no value; enter it in the settings.",
+            peer.name
+        ),
+        Retry::Never,
+    )
+}
+
+/// The proxy's address is none.
+pub(super) fn no_proxy(peer: &Peer, proxy: &str) -> AttemptError {
+    error(
+        FailureCode::ConnectFailed,
+        format!(
+            "The proxy \"{}\" of {} is not an address; it should look like http://proxy.lan:3128.",
+            clip(proxy, 200),
+            peer.name
+        ),
+        Retry::Never,
+    )
+}
+
+/// No connection can be begun at all: this machine's TLS or resolver.
+pub(super) fn no_client(peer: &Peer, problem: &dyn std::error::Error) -> AttemptError {
+    let mut failed = error(
+        FailureCode::ConnectFailed,
+        format!(
+            "No connection to {} can be set up on this machine.",
+            peer.place()
+        ),
+        Retry::Never,
+    );
+    failed.failure.detail = detail(peer, &problem.to_string());
+    failed
+}
+
 /// No connection within the limit.
 pub(super) fn no_connection(peer: &Peer, limit: Duration) -> AttemptError {
     error(
@@ -286,6 +367,19 @@ pub(super) fn went_silent(peer: &Peer, limit: Duration) -> AttemptError {
 
 /// The request did not get through: what reqwest says, in words.
 pub(super) fn unsent(peer: &Peer, problem: &reqwest::Error) -> AttemptError {
+    if let Some(certificate) = certificate_in(problem) {
+        let mut failed = error(
+            FailureCode::ConnectFailed,
+            format!(
+                "Cannot reach {}: {}",
+                peer.place(),
+                certificate_words(peer, &certificate)
+            ),
+            Retry::Never,
+        );
+        failed.failure.detail = detail(peer, &chain(problem));
+        return failed;
+    }
     let why = Why::of(problem);
     let is_tls = problem.url().is_some_and(|url| url.scheme() == "https");
     let detail = detail(peer, &chain(problem));
@@ -323,6 +417,72 @@ pub(super) fn unsent(peer: &Peer, problem: &reqwest::Error) -> AttemptError {
     };
     failed.failure.detail = detail;
     failed
+}
+
+/// The certificate that was not taken, if that is what went wrong.
+pub(super) fn certificate_in(problem: &reqwest::Error) -> Option<ShownCertificate> {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(problem);
+    while let Some(cause) = next {
+        if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+            let mut certificate = tls::Refused::within(tls)?.certificate.clone();
+            if let Some(url) = problem.url() {
+                certificate.endpoint = way::endpoint(url);
+            }
+            return Some(certificate);
+        }
+        // What an IO error holds is not among its sources, only what that comes from.
+        let held = cause
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        next = match held {
+            Some(inner) => Some(inner),
+            None => cause.source(),
+        };
+    }
+    None
+}
+
+/// What is wrong with it, and how it can be told; the end of a sentence, and more.
+pub(super) fn certificate_words(peer: &Peer, certificate: &ShownCertificate) -> String {
+    let faults = certificate_faults(certificate);
+    let print = certificate.sha256.in_pairs();
+    let trusted = peer.access.way.trusts.as_ref();
+    let changed = trusted
+        .filter(|trusted| trusted.endpoint == certificate.endpoint)
+        .map_or(
+            "",
+            |_| " It is not the certificate that you trusted here before.",
+        );
+    format!(
+        "its certificate is not acceptable: {faults}.{changed} Its SHA-256 is {print}. If that is your server’s, it can \
+         be trusted in the settings, for this server alone."
+    )
+}
+
+/// Every fault, in words.
+pub(super) fn certificate_faults(certificate: &ShownCertificate) -> String {
+    let date = |at: Option<Timestamp>| {
+        at.map(Timestamp::rfc3339)
+            .and_then(|text| text.get(..10).map(str::to_owned))
+            .map_or_else(String::new, |day| format!(" {day}"))
+    };
+    let words = certificate.faults.iter().map(|fault| match fault {
+        CertificateFault::SelfSigned => "nobody but itself vouches for it".to_owned(),
+        CertificateFault::UnknownIssuer => format!(
+            "\"{}\", who vouches for it, is not known to this system",
+            certificate.issuer
+        ),
+        CertificateFault::WrongName => match certificate.names.as_slice() {
+            [] => "it is for no host at all".to_owned(),
+            names => format!("it is for {}, not for this host", names.join(", ")),
+        },
+        CertificateFault::Expired => format!("it expired{}", date(certificate.not_after)),
+        CertificateFault::NotYetValid => {
+            format!("it is not valid before{}", date(certificate.not_before))
+        }
+        CertificateFault::Other => "this system does not take it".to_owned(),
+    });
+    words.collect::<Vec<_>>().join(", and ")
 }
 
 enum Why {
@@ -408,6 +568,12 @@ impl Why {
 }
 
 fn advice(peer: &Peer) -> &'static str {
+    match &peer.access.way.proxy {
+        ProxyChoice::Proxy { .. } => {
+            return "It is reached through the proxy in its settings; does that run?";
+        }
+        ProxyChoice::System | ProxyChoice::Direct => {}
+    }
     match (peer.distance, peer.dialect) {
         (Distance::ThisMachine, Some(Dialect::Ollama)) => "Is Ollama running?",
         (Distance::ThisMachine, _) => "Is the server running?",
@@ -464,7 +630,7 @@ impl Case<'_> {
         {
             return error(
                 FailureCode::KeyRejected,
-                if peer.key.is_some() {
+                if peer.access.secrets.key.is_some() {
                     format!(
                         "{} refused the key. Check it in the settings.",
                         peer.place()
@@ -820,10 +986,7 @@ fn error(code: FailureCode, message: String, retry: Retry) -> AttemptError {
 }
 
 fn redacted(peer: &Peer, text: &str) -> String {
-    match &peer.key {
-        Some(key) => key.redact(text.to_owned()),
-        None => text.to_owned(),
-    }
+    peer.access.redact(text)
 }
 
 /// A server's own words, bounded, without the key; redacted before they are cut, so that no part of a key is left.

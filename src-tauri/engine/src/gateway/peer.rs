@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use protocol::{Dialect, Provider};
 use reqwest::Url;
 
-use super::keys::ApiKey;
+use super::{access::Access, keys::Secrets};
 
 /// Whose doing an attempt's failure may be.
 #[derive(Clone, Debug)]
@@ -17,8 +17,8 @@ pub(super) struct Peer {
     pub(super) distance: Distance,
     pub(super) dialect: Option<Dialect>,
     pub(super) model: Option<String>,
-    /// To be taken out of the server's words.
-    pub(super) key: Option<ApiKey>,
+    /// What it is shown, which is taken out of its words, and the way to it.
+    pub(super) access: Access,
 }
 
 /// How far away a server is.
@@ -36,13 +36,13 @@ impl Peer {
         provider: &Provider,
         url: &Url,
         model: Option<&str>,
-        key: Option<ApiKey>,
+        secrets: Secrets,
     ) -> Self {
         Self {
             name: provider.name.clone(),
             dialect: Some(provider.dialect),
             model: model.map(str::to_owned),
-            key,
+            access: Access::of(&provider.connection, secrets),
             ..Self::at(url)
         }
     }
@@ -60,7 +60,7 @@ impl Peer {
             distance: Distance::of(url),
             dialect: None,
             model: None,
-            key: None,
+            access: Access::default(),
         }
     }
 

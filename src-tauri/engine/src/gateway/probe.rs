@@ -2,6 +2,7 @@
 //!
 //! Invariant: an Ollama is reported as one, however it was addressed, for only its own API can hold the model and its
 //! context steady. What is reported to work has answered with a list of models, and its base is ready for use.
+//! A secret is shown only to a place that asked for it, and never in the clear on the internet unless that was typed.
 
 use std::time::Duration;
 
@@ -9,14 +10,15 @@ use futures_util::{StreamExt, future::join_all, stream::FuturesOrdered};
 use protocol::{Dialect, Failure, FailureCode, ProbeReport};
 
 use super::{
+    access::Access,
     address::{self, Place, USUAL_PORTS},
     dial::Dialer,
     failure::{self, Refusal},
     join,
-    keys::ApiKey,
     models::{self, Offer},
-    peer::Peer,
+    peer::{Distance, Peer},
 };
+use crate::mutant::mutated;
 
 /// For an address somebody typed and waits for.
 const PROBE_WAIT: Duration = Duration::from_secs(4);
@@ -28,17 +30,24 @@ pub(super) async fn probe(
     dialer: &Dialer,
     typed: &str,
     believed: Option<Dialect>,
-    key: Option<ApiKey>,
+    access: &Access,
 ) -> ProbeReport {
     let places = match address::places(typed) {
         Ok(places) => places,
         Err(failure) => return ProbeReport::Fails { failure },
     };
-    let key = key.as_ref();
+    let in_the_clear = typed
+        .trim_start()
+        .to_ascii_lowercase()
+        .starts_with("http://");
     // Pushed one by one: a closure's future is not provably `Send` for whoever spawns this.
     let mut reports = FuturesOrdered::new();
     for place in &places {
-        reports.push_back(visit(dialer, place, believed, key, PROBE_WAIT));
+        let shows = Shows {
+            access,
+            in_the_clear,
+        };
+        reports.push_back(visit(dialer, place, believed, shows, PROBE_WAIT));
     }
     let mut worst: Option<Failure> = None;
     while let Some(report) = reports.next().await {
@@ -65,9 +74,14 @@ pub(super) async fn discover(dialer: &Dialer) -> Vec<ProbeReport> {
         ollama: format!("http://localhost:{port}"),
         openai: vec![format!("http://localhost:{port}/v1")],
     });
+    let access = Access::default();
+    let shows = Shows {
+        access: &access,
+        in_the_clear: false,
+    };
     let mut visits = Vec::with_capacity(places.len());
     for place in &places {
-        visits.push(visit(dialer, place, None, None, DISCOVER_WAIT));
+        visits.push(visit(dialer, place, None, shows, DISCOVER_WAIT));
     }
     join_all(visits)
         .await
@@ -81,14 +95,14 @@ async fn visit(
     dialer: &Dialer,
     place: &Place,
     believed: Option<Dialect>,
-    key: Option<&ApiKey>,
+    shows: Shows<'_>,
     limit: Duration,
 ) -> ProbeReport {
     let mut worst: Option<(Dialect, Failure)> = None;
     for bases in rounds(place, believed) {
         let mut knocks = Vec::with_capacity(bases.len());
         for (dialect, base) in &bases {
-            knocks.push(knock(dialer, *dialect, base, key, limit));
+            knocks.push(knock(dialer, *dialect, base, shows, limit));
         }
         let offers = join_all(knocks).await;
         for ((dialect, base), offer) in bases.into_iter().zip(offers) {
@@ -151,16 +165,53 @@ fn base_of<'a>(place: &'a Place, base: &'a str) -> &'a str {
     place.openai.first().map_or(base, String::as_str)
 }
 
+/// What is shown to whoever is knocked at.
+#[derive(Clone, Copy)]
+struct Shows<'a> {
+    access: &'a Access,
+    /// Whether a person typed http://, and so knows that everybody on the way can read what is sent.
+    in_the_clear: bool,
+}
+
 async fn knock(
     dialer: &Dialer,
     dialect: Dialect,
     base: &str,
-    key: Option<&ApiKey>,
+    shows: Shows<'_>,
     limit: Duration,
 ) -> Result<Offer, Refusal> {
     let url = join(base, "").ok_or_else(|| Refusal::of(failure::no_address(base)))?;
     let mut peer = Peer::at(&url);
-    peer.key = key.cloned();
+    peer.access.way = shows.access.way.clone();
+    let stranger = ask(dialer, dialect, base, peer.clone(), limit).await;
+    let wants = match &stranger {
+        Ok(_) => false,
+        Err(refusal) => match refusal.error.failure.code {
+            FailureCode::KeyRejected => true,
+            // Whatever stands before a server may say it in its own way.
+            code => code != FailureCode::ConnectFailed && !shows.access.headers.is_empty(),
+        },
+    };
+    let may_see = url.scheme() == "https"
+        || shows.in_the_clear
+        || peer.distance != Distance::Internet
+        || mutated!(dialer.harness, KeyInTheClear);
+    let has_any = !shows.access.secrets.is_empty() || !shows.access.headers.is_empty();
+    if wants && has_any && may_see {
+        peer.access = shows.access.clone();
+        return ask(dialer, dialect, base, peer, limit).await;
+    }
+    stranger
+}
+
+/// What a server says of its models, to whoever shows it what the peer has.
+pub(super) async fn ask(
+    dialer: &Dialer,
+    dialect: Dialect,
+    base: &str,
+    mut peer: Peer,
+    limit: Duration,
+) -> Result<Offer, Refusal> {
     match dialect {
         Dialect::Ollama => models::ollama(dialer, base, &peer, limit).await,
         Dialect::OpenAiChat => models::openai(dialer, base, &peer, limit).await,

@@ -14,7 +14,7 @@ use std::{
 use protocol::Slept;
 use reqwest::Url;
 
-use super::dial::Dialer;
+use super::{dial::Dialer, way::Way};
 use crate::{Harness, mutant::mutated, wake::Woken};
 
 /// For the network to come back and the server to answer, in time awake: a dead connection is named within 30 s of
@@ -27,6 +27,7 @@ const PAUSE: Duration = Duration::from_secs(3);
 pub(super) struct Revival<'a> {
     dialer: &'a Dialer,
     url: &'a Url,
+    way: &'a Way,
     harness: &'a Harness,
     woken: Woken,
     /// Our own end of the connection, once known.
@@ -43,10 +44,16 @@ enum Found {
 }
 
 impl<'a> Revival<'a> {
-    pub(super) fn new(dialer: &'a Dialer, url: &'a Url, harness: &'a Harness) -> Self {
+    pub(super) fn new(
+        dialer: &'a Dialer,
+        url: &'a Url,
+        way: &'a Way,
+        harness: &'a Harness,
+    ) -> Self {
         Self {
             dialer,
             url,
+            way,
             harness,
             woken: dialer.wakes.follow(),
             local: None,
@@ -94,7 +101,7 @@ impl<'a> Revival<'a> {
     }
 
     fn knock(&self) -> impl Future<Output = Found> + Send + use<'a> {
-        let (dialer, url, local) = (self.dialer, self.url, self.local);
+        let (dialer, url, way, local) = (self.dialer, self.url, self.way, self.local);
         let deaf = mutated!(self.harness, SilenceIsDeath);
         async move {
             let clock = dialer.clock.as_ref();
@@ -102,7 +109,7 @@ impl<'a> Revival<'a> {
             loop {
                 let mut over = clock.sleep_until(until);
                 let answers = tokio::select! {
-                    answers = dialer.answers(url) => answers,
+                    answers = dialer.answers(url, way) => answers,
                     () = &mut over => false,
                 };
                 if answers && local.is_none_or(is_ours) && !deaf {

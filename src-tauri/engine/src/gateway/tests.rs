@@ -11,6 +11,8 @@ mod shapes;
 mod loopback;
 mod wire;
 
+pub(crate) use loopback::HandClock;
+
 use protocol::{Dialect, Part};
 
 use super::{

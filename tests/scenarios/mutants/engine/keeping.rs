@@ -108,6 +108,7 @@ pub(super) async fn migration_killed(mutant: Option<Mutant>) -> String {
     let held = Held {
         gate: Some((Gate::MigrationNumbered, 1)),
         mutant: mutant.map(|_| ChildMutant::VersionAfterTx),
+        ..Held::default()
     };
     let child = world.spawn_held(Path::new(CHILD), held).await;
     child.stands().await;

@@ -858,6 +858,7 @@ fn provider(id: u128, name: &str) -> Provider {
         keep_alive: None,
         think: Think::ServerDefault,
         limits: None,
+        connection: protocol::Connection::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 use protocol::ProviderId;
 
 use super::*;
-use crate::gateway::ApiKey;
+use crate::gateway::{ApiKey, Secrets};
 
 fn peer(dialect: Dialect) -> Peer {
     let url = "http://127.0.0.1:11434/v1".parse().unwrap();
@@ -472,7 +472,7 @@ fn a_servers_wait_beats_the_usual_one_but_never_makes_a_hopeless_request_worth_r
 fn raw_words_are_bounded_and_hold_no_key_even_where_they_are_cut() {
     let mut peer = peer(Dialect::OpenAiChat);
     let key = ApiKey::new("sk-sentinel-4711");
-    peer.key = Some(key);
+    peer.access.secrets.key = Some(key);
     for offset in 0..40 {
         let body = format!(
             "{}sk-sentinel-4711{}",
@@ -507,9 +507,10 @@ fn a_provider_is_known_by_its_name_model_and_address() {
         keep_alive: None,
         think: protocol::Think::ServerDefault,
         limits: None,
+        connection: protocol::Connection::default(),
     };
     let url = provider.base_url.parse().unwrap();
-    let peer = Peer::of(&provider, &url, Some("m"), None);
+    let peer = Peer::of(&provider, &url, Some("m"), Secrets::default());
     let limit = Duration::from_secs(600);
     assert_eq!(
         no_first_event(&peer, limit).failure.message,

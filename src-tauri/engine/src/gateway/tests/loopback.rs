@@ -20,8 +20,8 @@ use tokio::{
 use crate::{
     clock::{Clock, Sleep},
     gateway::{
-        ApiKey, AttemptError, Gateway, Keys, Limits, Message, ModelEvent, ModelRequest, NoKeys,
-        Retry, StepEnd,
+        ApiKey, Asked, AttemptError, Gateway, Keys, Limits, Message, ModelEvent, ModelRequest,
+        NoKeys, Retry, Secrets, StepEnd,
     },
 };
 
@@ -29,7 +29,7 @@ use super::cassette;
 
 /// Time that passes only when a test says so.
 #[derive(Default)]
-pub(super) struct HandClock(Mutex<Hands>);
+pub(crate) struct HandClock(Mutex<Hands>);
 
 #[derive(Default)]
 struct Hands {
@@ -38,7 +38,7 @@ struct Hands {
 }
 
 impl HandClock {
-    fn advance(&self, by: Duration) {
+    pub(crate) fn advance(&self, by: Duration) {
         let mut hands = self.0.lock().unwrap();
         hands.now += by;
         let now = hands.now;
@@ -53,7 +53,7 @@ impl HandClock {
     }
 
     /// Timers that somebody still waits for, as waits from now.
-    fn waits(&self) -> Vec<Duration> {
+    pub(crate) fn waits(&self) -> Vec<Duration> {
         let mut hands = self.0.lock().unwrap();
         hands.timers.retain(|(_, timer)| !timer.is_closed());
         let now = hands.now;
@@ -197,6 +197,7 @@ pub(super) fn provider(dialect: Dialect, address: &str) -> Provider {
         keep_alive: None,
         think: Think::ServerDefault,
         limits: None,
+        connection: protocol::Connection::default(),
     }
 }
 
@@ -610,8 +611,9 @@ fn retry_after_is_honoured_and_told() {
 struct Sentinel;
 
 impl Keys for Sentinel {
-    fn key(&self, _provider: ProviderId) -> Option<ApiKey> {
-        Some(ApiKey::new("sk-sentinel-4711"))
+    fn secrets<'a>(&'a self, _provider: &'a Provider) -> Asked<'a> {
+        let secrets = Secrets::of(ApiKey::new("sk-sentinel-4711"));
+        Box::pin(std::future::ready(Ok(secrets)))
     }
 }
 

@@ -18,6 +18,7 @@ pub(super) fn provider(dialect: Dialect) -> Provider {
         keep_alive: None,
         think: Think::ServerDefault,
         limits: None,
+        connection: protocol::Connection::default(),
     }
 }
 

@@ -1,0 +1,196 @@
+//! `doctor`: what is wrong with a server, and what can be done.
+//!
+//! Invariant: nothing is changed. The exit says whether anything is wrong, for programs that ask no more.
+
+use std::{fmt::Write as _, path::Path};
+
+use engine::{Engine, OpenError};
+use protocol::{
+    Connection, Dialect, DraftServer, ErrorReport, Examination, ExamineArgs, Examined, Finding,
+    Fix, InterruptedWhy, Provider, Think, Verdict,
+};
+use serde_json::json;
+
+use crate::arguments::Format;
+
+use super::{
+    Exit, complain,
+    keeping::{self, NoServer, NotKnown},
+    print,
+};
+
+/// Why nothing was examined.
+#[derive(Debug, thiserror::Error)]
+enum NotExamined {
+    #[error(
+        "Holdfast is open; its window examines servers under Settings, or close it to do that here"
+    )]
+    Runs,
+    #[error(transparent)]
+    NotOpened(OpenError),
+    #[error(transparent)]
+    Engine(#[from] ErrorReport),
+    #[error(transparent)]
+    Server(#[from] NoServer),
+    #[error("the output could not be made: {0}")]
+    Shape(#[from] serde_json::Error),
+    #[error("the output could not be printed: {0}")]
+    Print(#[from] std::io::Error),
+}
+
+impl From<OpenError> for NotExamined {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::InUse { .. } => Self::Runs,
+            other => Self::NotOpened(other),
+        }
+    }
+}
+
+impl From<NotKnown> for NotExamined {
+    fn from(error: NotKnown) -> Self {
+        match error {
+            NotKnown::Server(error) => Self::Server(error),
+            NotKnown::Engine(error) => Self::Engine(error),
+        }
+    }
+}
+
+/// Examines one server or all, and prints what was found.
+pub(crate) async fn doctor(data_dir: &Path, server: Option<String>, format: Format) -> Exit {
+    let told = async {
+        let engine = Engine::open(super::config(data_dir.to_owned())).await?;
+        let examined = examined(&engine, server.as_deref()).await;
+        engine.shutdown(InterruptedWhy::AppExit).await;
+        let examined = examined?;
+        let text = match format {
+            Format::Json => format!("{}\n", serde_json::to_string_pretty(&shapes(&examined))?),
+            Format::Text => print::for_stdout(&page(&examined)).into_owned(),
+        };
+        print::put(&text)?;
+        let well = examined.iter().all(Examination::is_well);
+        Ok::<_, NotExamined>(if well { Exit::Done } else { Exit::Failed })
+    };
+    match told.await {
+        Ok(exit) => exit,
+        Err(error) => complain(error, Exit::Failed),
+    }
+}
+
+async fn examined(engine: &Engine, word: Option<&str>) -> Result<Vec<Examination>, NotExamined> {
+    let library = engine.library().await?;
+    let servers = match word {
+        None if library.providers.is_empty() => return Err(NoServer::None.into()),
+        None => library.providers.clone(),
+        Some(word) => match keeping::known(engine, word).await {
+            Ok(server) => vec![server],
+            // What looks like an address need not be in the settings.
+            Err(NotKnown::Server(_)) if word.contains(['.', ':', '/']) => {
+                let draft = Box::new(DraftServer {
+                    provider: typed(engine, word).await,
+                    key: None,
+                });
+                let server = Examined::Draft { draft };
+                let args = ExamineArgs {
+                    server,
+                    model: None,
+                };
+                return Ok(vec![engine.examine(args).await?]);
+            }
+            Err(error) => return Err(error.into()),
+        },
+    };
+    let mut all = Vec::with_capacity(servers.len());
+    for server in servers {
+        let last = library.last_model.as_ref();
+        let model = last
+            .filter(|last| last.provider == server.id)
+            .map(|last| last.model.clone());
+        let server = Examined::Known { id: server.id };
+        all.push(engine.examine(ExamineArgs { server, model }).await?);
+    }
+    Ok(all)
+}
+
+/// An address as a server: of the kind that answers there, if any does.
+async fn typed(engine: &Engine, word: &str) -> Provider {
+    let (dialect, base_url) = match engine.probe(word, None).await {
+        protocol::ProbeReport::Works {
+            dialect, base_url, ..
+        } => (dialect, base_url),
+        protocol::ProbeReport::Fails { .. } => (Dialect::OpenAiChat, word.to_owned()),
+    };
+    Provider {
+        id: engine.mint_provider(),
+        name: "The server".to_owned(),
+        dialect,
+        base_url,
+        num_ctx: None,
+        keep_alive: None,
+        think: Think::default(),
+        limits: None,
+        connection: Connection::default(),
+    }
+}
+
+fn page(examined: &[Examination]) -> String {
+    let mut text = String::new();
+    for Examination { server, findings } in examined {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{} at {}", server.name, server.base_url);
+        for finding in findings {
+            let word = match finding.verdict {
+                Verdict::Good => "good",
+                Verdict::Note => "note",
+                Verdict::Bad => "WRONG",
+            };
+            let check = finding.check.words();
+            let _ = writeln!(text, "  {word:<5}  {check:<11}  {}", finding.message);
+            if let Some(fix) = fix_words(finding) {
+                let _ = writeln!(text, "  {:<5}  {:<11}  → {fix}", "", "");
+            }
+        }
+    }
+    text
+}
+
+/// What to do, for whoever has no button.
+fn fix_words(finding: &Finding) -> Option<String> {
+    Some(match finding.fix.as_ref()? {
+        Fix::Change { provider } => {
+            let kind = match provider.dialect {
+                Dialect::Ollama => "ollama",
+                Dialect::OpenAiChat => "openai",
+                Dialect::Anthropic => "anthropic",
+            };
+            match &provider.connection.proxy {
+                protocol::ProxyChoice::Direct => {
+                    "choose “No proxy” for it in the window’s settings".to_owned()
+                }
+                protocol::ProxyChoice::System | protocol::ProxyChoice::Proxy { .. } => {
+                    format!("--provider {kind}={}", provider.base_url)
+                }
+            }
+        }
+        Fix::Trust { .. } => {
+            "compare the SHA-256 with the server’s own, then trust it in the window’s settings"
+                .to_owned()
+        }
+        Fix::EnterKey => "holdfast key SERVER --key-env NAME".to_owned(),
+        Fix::CarryKey => "enter the key again: holdfast key SERVER --key-env NAME".to_owned(),
+        Fix::ChooseModel { models } => format!("--model {}", models.first()?),
+        Fix::Wake { card } => format!("wake it, in the window’s settings or by its card {card}"),
+    })
+}
+
+fn shapes(examined: &[Examination]) -> serde_json::Value {
+    let one = |examination: &Examination| {
+        json!({
+            "server": examination.server.name,
+            "address": examination.server.base_url,
+            "well": examination.is_well(),
+            "findings": examination.findings,
+        })
+    };
+    examined.iter().map(one).collect()
+}
