@@ -29,6 +29,11 @@ Usage:
   holdfast [OPTIONS] key SERVER            where a server's key is kept; with --key-env or -, keep one; with --forget, none
   holdfast [OPTIONS] doctor [SERVER]       what is wrong with a server, or with each of them, and what can be done
   holdfast [OPTIONS] health                what the data folder holds, and what was saved of damaged databases
+  holdfast [OPTIONS] models [SERVER]       the models of a server, named as in the settings
+  holdfast [OPTIONS] pull MODEL            have an Ollama download a model, or go on with that
+  holdfast [OPTIONS] rm MODEL              delete a model from its Ollama; asks first
+  holdfast [OPTIONS] cp MODEL NAME         give a model of an Ollama a second name
+  holdfast [OPTIONS] unload MODEL          take a model out of its Ollama's memory
 
   SESSION is an id, the beginning of one, or `last`. SERVER is the name of one in the settings, its address, or
   KIND=URL for one that is added.
@@ -63,7 +68,10 @@ Options of replay:
       --exact              wait as long as it took; without it a wait of more than 2 s takes 2 s, and is told
   -v, --verbose            also print reasoning, on stderr
 
-Options of list, show, events, doctor and health:
+Option of rm:
+      --yes                delete it without asking
+
+Options of list, show, events, doctor, health and models:
       --json               for programs; events prints one object a line
       --all                list: also what is in the bin
 
@@ -120,6 +128,8 @@ pub(crate) enum Face {
         server: Option<String>,
         format: Format,
     },
+    /// The models of a server.
+    Models(OfModels),
 }
 
 /// What is to be done about a server's key.
@@ -160,6 +170,33 @@ pub(crate) enum KeySource {
     Environment(String),
     /// From stdin.
     Stdin,
+}
+
+/// What is wanted of the models of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OfModels {
+    /// The server, if an option says it.
+    pub(crate) provider: Option<ProviderWish>,
+    /// What.
+    pub(crate) caring: Caring,
+}
+
+/// What is to be done with a server's models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Caring {
+    /// To name them; of the server with this name.
+    List {
+        server: Option<String>,
+        format: Format,
+    },
+    /// To download one.
+    Pull { model: String },
+    /// To delete one; without asking, if it was said.
+    Delete { model: String, unasked: bool },
+    /// To give one a second name.
+    Copy { model: String, to: String },
+    /// To take one out of memory.
+    Unload { model: String },
 }
 
 /// Whom to ask, as far as it was said.
@@ -279,7 +316,7 @@ pub(crate) enum Scope {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsageError {
     #[error(
-        "there is no command ‘{0}’; there are ask, continue, retry, undo, list, show, replay, events, backup, key, doctor and health"
+        "there is no command ‘{0}’; there are ask, continue, retry, undo, list, show, replay, events, backup, health, key, doctor, models, pull, rm, cp and unload"
     )]
     UnknownCommand(String),
     #[error("{command} needs {what}")]
@@ -345,12 +382,14 @@ struct Met {
     speed: Option<Tempo>,
     step: bool,
     exact: bool,
+    yes: bool,
 }
 
 impl Met {
-    /// The options that only `replay` has.
-    fn of_replay(&self) -> [(&'static str, bool); 4] {
+    /// The options that only `replay` has, and the one that only `rm` has.
+    fn of_replay(&self) -> [(&'static str, bool); 5] {
         [
+            ("--yes", self.yes),
             ("--turn", self.turn.is_some()),
             ("--speed", self.speed.is_some()),
             ("--step", self.step),
@@ -406,6 +445,7 @@ pub(crate) fn parse(
             Arg::Long("speed") => met.speed = Some(speed(&parser.value()?.string()?)?),
             Arg::Long("step") => met.step = true,
             Arg::Long("exact") => met.exact = true,
+            Arg::Long("yes") => met.yes = true,
             Arg::Value(word) => words.push(word),
             Arg::Short(_) | Arg::Long(_) => return Err(argument.unexpected().into()),
         }
@@ -439,6 +479,11 @@ pub(crate) fn parse(
             Some("health") => health(&met, words)?,
             Some("key") => key(&met, words)?,
             Some("doctor") => doctor(&met, words)?,
+            Some("models") => of_models("models", met, words)?,
+            Some("pull") => of_models("pull", met, words)?,
+            Some("rm") => of_models("rm", met, words)?,
+            Some("cp") => of_models("cp", met, words)?,
+            Some("unload") => of_models("unload", met, words)?,
             Some(_) | None => {
                 let command = command.to_string_lossy().into_owned();
                 return Err(UsageError::UnknownCommand(command));
@@ -632,6 +677,65 @@ fn place(value: &str) -> Result<KeyPlace, UsageError> {
     }
 }
 
+/// `models`, `pull`, `rm`, `cp` or `unload`.
+fn of_models(
+    command: &'static str,
+    mut met: Met,
+    words: impl Iterator<Item = OsString>,
+) -> Result<Face, UsageError> {
+    let (yes, json) = (met.yes, met.json);
+    let provider = met.provider.take();
+    met.yes = false;
+    refuse_asking(command, &met)?;
+    refuse(
+        command,
+        &[
+            ("--all", met.all),
+            ("--yes", yes && command != "rm"),
+            ("--json", json && command != "models"),
+        ],
+    )?;
+    let mut words = words.map(ValueExt::string);
+    let mut word = |what: &'static str| match words.next() {
+        Some(word) => match word? {
+            word if word.trim().is_empty() => Err(UsageError::Missing { command, what }),
+            word => Ok(word),
+        },
+        None => Err(UsageError::Missing { command, what }),
+    };
+    const MODEL: &str = "the name of a model, such as llama3.2 or qwen3:8b";
+    let caring = match command {
+        "pull" => Caring::Pull {
+            model: word(MODEL)?,
+        },
+        "rm" => Caring::Delete {
+            model: word(MODEL)?,
+            unasked: yes,
+        },
+        "cp" => Caring::Copy {
+            model: word(MODEL)?,
+            to: word("the second name")?,
+        },
+        "unload" => Caring::Unload {
+            model: word(MODEL)?,
+        },
+        _ => Caring::List {
+            server: match words.next() {
+                Some(server) => Some(server?),
+                None => None,
+            },
+            format: format(json),
+        },
+    };
+    match words.next() {
+        Some(more) => Err(UsageError::TooMuch {
+            command,
+            argument: more?,
+        }),
+        None => Ok(Face::Models(OfModels { provider, caring })),
+    }
+}
+
 fn read_session(
     command: &'static str,
     met: &Met,
@@ -655,6 +759,7 @@ fn undo(met: &Met, words: impl Iterator<Item = OsString>) -> Result<Face, UsageE
             ("--speed", met.speed.is_some()),
             ("--step", met.step),
             ("--exact", met.exact),
+            ("--yes", met.yes),
         ],
     )?;
     Ok(Face::Undo {
@@ -667,6 +772,7 @@ fn replay(met: &Met, words: impl Iterator<Item = OsString>) -> Result<Replay, Us
     refuse("replay", &met.of_turns())?;
     refuse("replay", &met.of_key())?;
     refuse("replay", &[("--key-env", met.key_env.is_some())])?;
+    refuse("replay", &[("--yes", met.yes)])?;
     refuse("replay", &[("--json", met.json), ("--all", met.all)])?;
     let tempo = match (met.speed, met.step) {
         (Some(_), true) => {
@@ -939,6 +1045,12 @@ mod tests {
                 "--model is not an option of undo",
             ),
             (&["undo", "a", "--step"], "--step is not an option of undo"),
+            (&["pull"], "pull needs the name of a model"),
+            (&["cp", "a"], "cp needs the second name"),
+            (&["unload", "a", "b"], "unload takes no ‘b’"),
+            (&["pull", "a", "--yes"], "--yes is not an option of pull"),
+            (&["rm", "a", "--json"], "--json is not an option of rm"),
+            (&["ask", "--yes", "p"], "--yes is not an option of ask"),
             (&["replay"], "replay needs a session"),
             (&["replay", "a", "b"], "replay takes no ‘b’"),
             (
@@ -1176,6 +1288,50 @@ mod tests {
         ] {
             assert_eq!(replay(words).tempo, Some(tempo), "{words:?}");
         }
+    }
+
+    #[test]
+    fn models_are_listed_downloaded_deleted_copied_and_unloaded() {
+        let caring = |line: &[&str]| match parsed(line) {
+            Ok(CommandLine {
+                face: Face::Models(order),
+                ..
+            }) => (order.provider.map(|wish| wish.address), order.caring),
+            other => panic!("{other:?}"),
+        };
+        let list = |server: Option<&str>, format| Caring::List {
+            server: server.map(str::to_owned),
+            format,
+        };
+        assert_eq!(caring(&["models"]), (None, list(None, Format::Text)));
+        assert_eq!(
+            caring(&["models", "Box", "--json"]),
+            (None, list(Some("Box"), Format::Json))
+        );
+        let model = || "kelp:7b".to_owned();
+        assert_eq!(
+            caring(&["--provider", "ollama=http://h:1", "pull", "kelp:7b"]),
+            (
+                Some("http://h:1".to_owned()),
+                Caring::Pull { model: model() }
+            )
+        );
+        assert_eq!(
+            caring(&["rm", "kelp:7b", "--yes"]).1,
+            Caring::Delete {
+                model: model(),
+                unasked: true
+            }
+        );
+        let to = "mine".to_owned();
+        assert_eq!(
+            caring(&["cp", "kelp:7b", "mine"]).1,
+            Caring::Copy { model: model(), to }
+        );
+        assert_eq!(
+            caring(&["unload", "kelp:7b"]).1,
+            Caring::Unload { model: model() }
+        );
     }
 
     #[test]

@@ -289,6 +289,8 @@ mod tests {
             last_model: None,
             limits: None,
             fallbacks: Vec::new(),
+            model_options: Vec::new(),
+            pulls: Vec::new(),
             salvages: Vec::new(),
             as_of: Cursor::at_start(LogId::from_bits(1)),
         }
@@ -326,6 +328,9 @@ mod tests {
         let model = |name: &str, capabilities: &[&str]| Model {
             name: name.to_owned(),
             loaded: None,
+            memory_bytes: None,
+            vram_bytes: None,
+            expires_at: None,
             size_bytes: None,
             context_tokens: None,
             parameters: None,

@@ -9,8 +9,8 @@ use engine::Engine;
 use protocol::{
     About, AttachArgs, ChangeKeyArgs, DesktopChoices, DetachArgs, DraftArgs, ErrorCode,
     ErrorReport, ExamineArgs, HelloArgs, KeysArgs, LoadEventsArgs, LoadOlderArgs, LoadVersionsArgs,
-    ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs, ShowingArgs, SubmitArgs,
-    WakeArgs, WishArgs,
+    ManageModelArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs, PullsArgs,
+    ShowingArgs, SubmitArgs, WakeArgs, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tauri::{Manager, State, Url, WebviewWindow};
@@ -169,6 +169,22 @@ pub(crate) async fn wake(door: TheDoor<'_>, body: String) -> Answer {
 pub(crate) async fn discover(door: TheDoor<'_>, body: String) -> Answer {
     answer(&door, &body, |engine, (): ()| async move {
         Ok(engine.discover().await)
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn pulls(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: PullsArgs| async move {
+        engine.pulls(args.seen, args.wait_ms).await
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn manage_model(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: ManageModelArgs| async move {
+        engine.manage_model(args).await
     })
     .await
 }

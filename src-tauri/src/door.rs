@@ -148,22 +148,22 @@ impl Door {
         }
     }
 
-    /// How many turns run.
-    pub(crate) fn running_turns(&self) -> usize {
+    /// How many turns and downloads run.
+    pub(crate) fn at_work(&self) -> usize {
         match &*self.state.borrow() {
-            State::Open(engine) => engine.running_turns(),
+            State::Open(engine) => engine.running_turns() + engine.running_pulls(),
             State::Opening | State::Refused(_) | State::Closed => 0,
         }
     }
 
-    /// Ready when no turn runs, or there is no engine.
-    pub(crate) async fn until_no_turn_runs(&self) {
+    /// Ready when neither a turn nor a download runs, or there is no engine.
+    pub(crate) async fn until_nothing_runs(&self) {
         let engine = match &*self.state.borrow() {
             State::Open(engine) => Some(engine.clone()),
             State::Opening | State::Refused(_) | State::Closed => None,
         };
         if let Some(engine) = engine {
-            engine.until_no_turn_runs().await;
+            engine.until_nothing_runs().await;
         }
     }
 

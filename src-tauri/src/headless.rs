@@ -1,5 +1,5 @@
 //! The faces without a window: `ask`, `continue`, `retry`, `undo`, `list`, `show`, `replay`, `events`,
-//! `backup`, `health`, `key`, `doctor`.
+//! `backup`, `health`, `key`, `doctor`, `models`, `pull`, `rm`, `cp`, `unload`.
 //!
 //! Invariant: text on stdout was committed before, as in any window; stdout carries the answer and nothing else,
 //! stderr what is said about it. A reader who went away (a closed pipe) ends the printing, never the turn.
@@ -15,6 +15,7 @@ mod health;
 mod keeping;
 mod keys;
 mod lookup;
+mod models;
 mod print;
 mod question;
 mod replay;
@@ -34,6 +35,7 @@ pub(crate) use backup::backup;
 pub(crate) use doctor::doctor;
 pub(crate) use health::health;
 pub(crate) use keeping::key;
+pub(crate) use models::models;
 pub(crate) use replay::replay;
 pub(crate) use stored::{events, list, show};
 pub(crate) use undo::undo;

@@ -116,6 +116,11 @@ fn composed(line: CommandLine) -> Result<ExitCode, NotBegun> {
             let _traces = traces(data_dir.as_deref(), Talk::Usual);
             held(|runtime| runtime.block_on(headless::undo(data_dir, &session, turn)))?
         }
+        Face::Models(order) => {
+            let data_dir = data_dir::made(&place()?)?;
+            let _traces = traces(Some(&data_dir), Talk::Usual);
+            held(|runtime| runtime.block_on(headless::models(&data_dir, order)))?
+        }
         Face::List { format, scope } => {
             let data_dir = data_dir::existing(&place()?)?;
             let _traces = traces(data_dir.as_deref(), Talk::Usual);

@@ -107,6 +107,8 @@ pub(crate) fn run(data_dir: PathBuf, wish: Wish) -> Result<i32, NoWindow> {
             commands::examine,
             commands::wake,
             commands::discover,
+            commands::pulls,
+            commands::manage_model,
             commands::open_link,
             commands::pick_folder,
             commands::health,
@@ -372,7 +374,7 @@ pub(crate) fn show_goings(app: &AppHandle) {
 
 /// The user wants to quit: at once if nothing runs, else when they have read what that interrupts.
 fn quit(app: &AppHandle) {
-    if app.state::<Arc<Door>>().running_turns() == 0 {
+    if app.state::<Arc<Door>>().at_work() == 0 {
         app.exit(0);
         return;
     }
@@ -398,7 +400,7 @@ fn close_requested(app: &AppHandle, label: &str, api: &CloseRequestApi) {
     if app.webview_windows().len() > 1 {
         return;
     }
-    let running = app.state::<Arc<Door>>().running_turns();
+    let running = app.state::<Arc<Door>>().at_work();
     let is_first = match app.state::<Arc<Choices>>().on_closing(running) {
         // What that means is decided when the window is gone.
         Closing::Leave | Closing::Stay | Closing::StayIdle => return,
@@ -441,7 +443,7 @@ fn close_requested(app: &AppHandle, label: &str, api: &CloseRequestApi) {
 
 /// The last window is gone, and nobody said that what runs is to end.
 fn last_window_closed(app: &AppHandle) {
-    let running = app.state::<Arc<Door>>().running_turns();
+    let running = app.state::<Arc<Door>>().at_work();
     match app.state::<Arc<Choices>>().on_closing(running) {
         Closing::Leave => leave(app, 0),
         // Whoever was asked has answered: the window would not be gone otherwise.
@@ -450,17 +452,17 @@ fn last_window_closed(app: &AppHandle) {
     }
 }
 
-/// Stays without a window until no turn runs, and leaves then, unless there is a window again.
-fn stay(app: &AppHandle, turns: usize) {
+/// Stays without a window until nothing runs, and leaves then, unless there is a window again.
+fn stay(app: &AppHandle, running: usize) {
     tracing::info!(
-        turns,
-        "the window is closed; the engine stays until its turns have ended"
+        running,
+        "the window is closed; the engine stays until what runs has ended"
     );
     let app = app.clone();
     async_runtime::spawn(async move {
         let door = Arc::clone(&app.state::<Arc<Door>>());
         loop {
-            door.until_no_turn_runs().await;
+            door.until_nothing_runs().await;
             app.state::<News>().until_quiet().await;
             // Who is told of the end may want to read it.
             let notifier = Arc::clone(&app.state::<Arc<Notifier>>());
@@ -469,7 +471,7 @@ fn stay(app: &AppHandle, turns: usize) {
             if stays || !app.webview_windows().is_empty() {
                 return;
             }
-            if door.running_turns() == 0 {
+            if door.at_work() == 0 {
                 return leave(&app, 0);
             }
         }

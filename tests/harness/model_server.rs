@@ -8,6 +8,7 @@
 mod answer;
 mod cassette;
 mod manners;
+mod models;
 mod script;
 
 use std::{
@@ -36,6 +37,8 @@ use tokio::{
 
 pub use answer::{Answer, MODEL};
 pub use cassette::Cassette;
+pub use models::Download;
+use models::Stock;
 pub use script::{CUTS, Ending, Script};
 use script::{Framing, Head, Step};
 
@@ -64,6 +67,7 @@ pub struct Counters {
 struct Board {
     counters: Counters,
     chats: Vec<Request>,
+    pulls: Vec<Request>,
     unexpected: Vec<Request>,
 }
 
@@ -130,6 +134,10 @@ impl Request {
             .collect()
     }
 
+    fn is_pull(&self) -> bool {
+        self.method == "POST" && self.path == "/api/pull"
+    }
+
     fn is_chat(&self) -> bool {
         self.method == "POST"
             && matches!(
@@ -164,6 +172,10 @@ struct Shared {
     dialect: Dialect,
     board: Watched<Board>,
     scripts: Mutex<VecDeque<Script>>,
+    downloads: Mutex<VecDeque<Script>>,
+    stock: Stock,
+    /// Where looks at single models are held.
+    looks_behind: Mutex<Option<String>>,
     gates: Gates,
     /// Whether a request may be the last one of a process that is dead by now.
     some_were_killed: AtomicBool,
@@ -204,6 +216,9 @@ impl ModelServer {
             dialect,
             board: Watched::new(Board::default()),
             scripts: Mutex::default(),
+            downloads: Mutex::default(),
+            stock: Stock::default(),
+            looks_behind: Mutex::default(),
             gates: Gates::default(),
             some_were_killed: AtomicBool::new(false),
         });
@@ -224,9 +239,48 @@ impl ModelServer {
         self.shared.scripts().push_back(script);
     }
 
+    /// Queues what happens with the next request for a download.
+    pub fn download(&self, script: Script) {
+        script
+            .gates()
+            .for_each(|gate| self.shared.gates.announce(gate));
+        self.shared.downloads().push_back(script);
+    }
+
+    /// It has one more model, which is not in memory.
+    pub fn stocks(&self, model: &str, capabilities: &[&str]) {
+        self.shared.stock.add(model, capabilities);
+    }
+
+    /// Whether one of its models is in memory.
+    pub fn loads(&self, model: &str, loaded: bool) {
+        self.shared.stock.load(model, loaded);
+    }
+
+    /// Whoever looks at a single model is held at this gate.
+    pub fn holds_looks(&self, gate: &str) {
+        self.shared.gates.announce(gate);
+        *self.shared.looks_behind() = Some(gate.to_owned());
+    }
+
+    /// Every request for a download so far.
+    pub fn pulls(&self) -> Vec<Request> {
+        self.shared.board.read(|board| board.pulls.clone())
+    }
+
+    /// Waits until the `n`-th request for a download has arrived, from 1.
+    pub async fn pull(&self, n: usize) -> Request {
+        let what = format!("request number {n} for a download");
+        self.shared
+            .board
+            .until(&what, |board| board.pulls.get(n - 1).cloned())
+            .await
+    }
+
     /// What was scripted for a client that is gone is asked for by nobody any more.
     pub fn forget_scripts(&self) {
         self.shared.scripts().clear();
+        self.shared.downloads().clear();
         self.shared.some_were_killed.store(true, Ordering::SeqCst);
     }
 
@@ -394,6 +448,12 @@ impl Drop for ModelServer {
                 .iter()
                 .map(|script| format!("a script was never asked for: {script:?}")),
         );
+        faults.extend(
+            self.shared
+                .downloads()
+                .iter()
+                .map(|script| format!("a download was never asked for: {script:?}")),
+        );
         assert!(
             faults.is_empty(),
             "the model server at {}:\n{}",
@@ -408,11 +468,39 @@ impl Shared {
         self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn downloads(&self) -> std::sync::MutexGuard<'_, VecDeque<Script>> {
+        self.downloads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn looks_behind(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.looks_behind
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What an Ollama says about its models; never about a chat or a download.
+    fn of_stock(&self, request: &Request) -> Option<Script> {
+        if self.dialect != Dialect::Ollama {
+            return None;
+        }
+        let script = self.stock.answer(request)?;
+        let held = self.looks_behind().clone();
+        Some(match held.filter(|_| request.path == "/api/show") {
+            Some(gate) => script.head_behind(&gate),
+            None => script,
+        })
+    }
+
     fn count(&self, change: impl FnOnce(&mut Counters)) {
         self.board.change(|board| change(&mut board.counters));
     }
 
     fn take_script_for(&self, request: &Request) -> Option<Script> {
+        if request.is_pull() {
+            return self.downloads().pop_front();
+        }
         if !request.is_chat() {
             return None;
         }
@@ -495,7 +583,8 @@ impl Connection {
     }
 
     async fn answer(self, shared: &Shared) {
-        if let Some(script) = default_answer(shared.dialect, &self.request) {
+        let usual = shared.of_stock(&self.request);
+        if let Some(script) = usual.or_else(|| default_answer(shared.dialect, &self.request)) {
             self.play(script, shared).await;
             return;
         }
@@ -514,6 +603,9 @@ impl Connection {
             if request.is_chat() {
                 board.counters.chats += 1;
                 board.chats.push(request.clone());
+            }
+            if request.is_pull() {
+                board.pulls.push(request.clone());
             }
             if script.is_none() {
                 board.unexpected.push(request);
@@ -710,11 +802,6 @@ fn end_of_body(framing: Framing) -> &'static [u8] {
 
 /// What a server of that dialect says about itself and its models; never about a chat.
 fn default_answer(dialect: Dialect, request: &Request) -> Option<Script> {
-    let details = json!({
-        "parent_model": "", "format": "gguf", "family": "llama", "families": ["llama"],
-        "parameter_size": "1.2B", "quantization_level": "Q4_K_M",
-    });
-    let digest = "a".repeat(64);
     let body = match (dialect, request.method.as_str(), request.path.as_str()) {
         (Dialect::Ollama, "GET" | "HEAD", "/") => {
             return Some(Script::page(
@@ -724,26 +811,6 @@ fn default_answer(dialect: Dialect, request: &Request) -> Option<Script> {
             ));
         }
         (Dialect::Ollama, "GET", "/api/version") => json!({ "version": "0.12.3" }),
-        (Dialect::Ollama, "GET", "/api/tags") => json!({ "models": [{
-            "name": MODEL, "model": MODEL, "modified_at": "2026-02-28T12:00:00Z",
-            "size": 800_000_000, "digest": digest, "details": details,
-        }] }),
-        (Dialect::Ollama, "GET", "/api/ps") => json!({ "models": [{
-            "name": MODEL, "model": MODEL, "size": 900_000_000, "digest": digest, "details": details,
-            "expires_at": "2026-03-01T10:00:00Z", "size_vram": 0, "context_length": 4096,
-        }] }),
-        (Dialect::Ollama, "POST", "/api/show") if request.json()["model"] == MODEL => json!({
-            "details": details,
-            "capabilities": ["completion", "tools"],
-            "model_info": { "general.architecture": "llama", "llama.context_length": 8192 },
-        }),
-        (Dialect::Ollama, "POST", "/api/show") => {
-            let model = request.json()["model"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned();
-            return Some(Script::unknown_model(dialect, &model));
-        }
         (Dialect::OpenAiChat, "GET", "/v1/models" | "/models") => json!({
             "object": "list",
             "data": [{ "id": MODEL, "object": "model", "created": 1, "owned_by": "llamacpp" }],

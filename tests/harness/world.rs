@@ -236,6 +236,7 @@ impl World {
             model,
             text: text.to_owned(),
             folder: None,
+            options: protocol::ModelOptions::default(),
         };
         self.submit(op).await.expect("the conversation begins");
         session
@@ -251,6 +252,7 @@ impl World {
             model: server.model(),
             text: text.to_owned(),
             folder: Some(folder.to_owned()),
+            options: protocol::ModelOptions::default(),
         };
         self.submit(op).await.expect("the conversation begins");
         session

@@ -122,6 +122,7 @@ async fn tell(dialect: Dialect, number: usize, windows: u64, mut dice: Dice) -> 
         model: server.model(),
         text: "Hello?".to_owned(),
         folder: None,
+        options: protocol::ModelOptions::default(),
     };
     world.submit(begin).await.expect("it begins");
     come_and_go(&world, session, &mut open, &mut dice).await;

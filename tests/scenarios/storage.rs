@@ -76,6 +76,7 @@ async fn conversation(nth: u64, step: WriteStep, fault: Fault, bad: Bad) -> bool
         model: server.model(),
         text: "What time is it?".to_owned(),
         folder: None,
+        options: protocol::ModelOptions::default(),
     };
     let before = world.faults.refused().len();
     insist(&world, session, start, &case).await;

@@ -10,6 +10,7 @@ pub(crate) mod glass;
 mod hidden;
 mod limits;
 mod long;
+mod models;
 mod parked;
 mod player;
 mod settings;

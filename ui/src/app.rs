@@ -123,7 +123,10 @@ fn Window() -> impl IntoView {
                     .map(|overlay| {
                         let class = match overlay {
                             Overlay::Drawer => "veil is-dark",
-                            Overlay::Models | Overlay::Folder | Overlay::SessionMenu(_) => "veil",
+                            Overlay::Models
+                            | Overlay::Folder
+                            | Overlay::Options
+                            | Overlay::SessionMenu(_) => "veil",
                         };
                         view! { <div class=class on:click=move |_| desk.close_overlay()></div> }
                     })

@@ -20,6 +20,8 @@ mod limits;
 mod markdown;
 mod message;
 mod model_picker;
+mod models;
+mod options;
 mod player;
 mod reasoning;
 mod server_connection;

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use leptos::prelude::*;
 use protocol::{
-    ErrorCode, ErrorReport, Model, ModelRef, Op, OpId, OpenLinkArgs, OpenWindowArgs, Provider,
-    ProviderId, Receipt, SessionId, Show, SubmitArgs, TurnId,
+    ErrorCode, ErrorReport, Model, ModelOptions, ModelRef, Op, OpId, OpenLinkArgs, OpenWindowArgs,
+    Provider, ProviderId, Receipt, SessionId, Show, SubmitArgs, TurnId,
 };
 
 use transcript::words;
@@ -53,6 +53,7 @@ pub(crate) enum Screen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettingsPart {
     Servers,
+    Models,
     /// At one of the time limits: the general ones, or a server's own.
     Limits(LimitField, Option<ProviderId>),
     Health,
@@ -75,6 +76,8 @@ pub(crate) enum Overlay {
     Models,
     /// The folder's form.
     Folder,
+    /// The form for the options of the chat.
+    Options,
     /// A session's menu in the list.
     SessionMenu(SessionId),
     /// The sidebar, as a drawer over a narrow window.
@@ -120,6 +123,8 @@ pub(crate) struct Desk {
     pub(crate) examined_next: RwSignal<Option<ProviderId>>,
     /// The folder chosen for the session not begun yet.
     pub(crate) folder_for_new: RwSignal<Option<String>>,
+    /// The options chosen for the session not begun yet.
+    pub(crate) options_for_new: RwSignal<ModelOptions>,
     /// Why a message could not be sent with its folder; said where that is chosen.
     pub(crate) folder_words: RwSignal<Option<String>>,
     /// Grows when the composer should take the focus.
@@ -163,6 +168,7 @@ impl Desk {
             model_for_new: RwSignal::new(None),
             examined_next: RwSignal::new(None),
             folder_for_new: RwSignal::new(None),
+            options_for_new: RwSignal::new(ModelOptions::default()),
             folder_words: RwSignal::new(None),
             attention: RwSignal::new(0),
             looked_at: RwSignal::new(false),
@@ -564,6 +570,28 @@ impl Desk {
                 .map(drop),
             None => {
                 self.folder_for_new.set(folder);
+                Ok(())
+            }
+        }
+    }
+
+    /// How the next turn asks, as far as the chat says it.
+    pub(crate) fn options(self) -> ModelOptions {
+        match self.pane.get() {
+            Some(pane) => pane.options.get(),
+            None => self.options_for_new.get(),
+        }
+    }
+
+    /// Chooses the options of the open session, or of the one not begun yet.
+    pub(crate) async fn choose_options(self, options: ModelOptions) -> Result<(), CallError> {
+        match self.session.get_untracked() {
+            Some(session) => self
+                .submit(Op::ChooseOptions { session, options })
+                .await
+                .map(drop),
+            None => {
+                self.options_for_new.set(options);
                 Ok(())
             }
         }

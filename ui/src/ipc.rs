@@ -16,9 +16,10 @@ use std::{
 use protocol::{
     About, AttachArgs, Attached, Batch, ChangeKeyArgs, DesktopChoices, DetachArgs, DraftArgs,
     ErrorReport, EventPage, Examination, ExamineArgs, HealthReport, HelloArgs, KeysArgs,
-    KeysReport, LoadEventsArgs, LoadOlderArgs, LoadVersionsArgs, ModelsArgs, OpenLinkArgs,
-    OpenWindowArgs, PollArgs, ProbeArgs, ProbeReport, Receipt, SessionId, ShowingArgs, SubmitArgs,
-    Timestamp, TranscriptPage, TurnVersions, WakeArgs, WakeReport, Welcome, WindowWish, WishArgs,
+    KeysReport, LoadEventsArgs, LoadOlderArgs, LoadVersionsArgs, ManageModelArgs, ModelsArgs,
+    OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs, ProbeReport, Pulls, PullsArgs, Receipt,
+    SessionId, ShowingArgs, SubmitArgs, Timestamp, TranscriptPage, TurnVersions, WakeArgs,
+    WakeReport, Welcome, WindowWish, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
@@ -104,6 +105,13 @@ pub(crate) async fn save_draft(args: &DraftArgs) -> Result<(), CallError> {
 }
 pub(crate) async fn models(args: &ModelsArgs) -> Result<ProbeReport, CallError> {
     call("models", args).await
+}
+/// Parks until the downloads are others than the ones seen, or for a while.
+pub(crate) async fn pulls(args: &PullsArgs) -> Result<Pulls, CallError> {
+    call("pulls", args).await
+}
+pub(crate) async fn manage_model(args: &ManageModelArgs) -> Result<(), CallError> {
+    call("manage_model", args).await
 }
 pub(crate) async fn probe(args: &ProbeArgs) -> Result<ProbeReport, CallError> {
     call("probe", args).await

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use leptos::prelude::*;
 use protocol::{
-    ModelRef, Place, Provider, Salvage, SessionId, SessionState, SessionSummary, TimeLimits,
-    Timestamp, TurnId,
+    ModelOptions, ModelRef, OptionsOfModel, Place, Provider, ProviderId, Salvage, SessionId,
+    SessionState, SessionSummary, TimeLimits, Timestamp, TurnId,
 };
 
 use crate::{calendar, ipc};
@@ -65,6 +65,8 @@ pub(crate) struct Library {
     pub(crate) limits: RwSignal<Option<TimeLimits>>,
     /// The models asked when a turn's own fails, in this order.
     pub(crate) fallbacks: RwSignal<Vec<ModelRef>>,
+    /// How models are asked, each as far as somebody chose.
+    pub(crate) model_options: RwSignal<Vec<OptionsOfModel>>,
     /// What was saved of damaged logs, oldest first.
     pub(crate) salvages: RwSignal<Vec<Salvage>>,
     rows: StoredValue<HashMap<SessionId, ArcSummary>>,
@@ -79,6 +81,7 @@ impl Library {
             last_model: RwSignal::new(None),
             limits: RwSignal::new(None),
             fallbacks: RwSignal::new(Vec::new()),
+            model_options: RwSignal::new(Vec::new()),
             salvages: RwSignal::new(Vec::new()),
             rows: StoredValue::new(HashMap::new()),
         }
@@ -108,8 +111,32 @@ impl Library {
         set_if_new(self.last_model, library.last_model().cloned());
         set_if_new(self.limits, library.limits());
         set_if_new(self.fallbacks, library.fallbacks().to_vec());
+        set_if_new(self.model_options, library.model_options().to_vec());
         set_if_new(self.salvages, library.salvages().to_vec());
         set_if_new(self.loaded, true);
+    }
+
+    /// How a model is asked, as far as somebody chose.
+    pub(crate) fn options_of_model(self, model: &ModelRef) -> ModelOptions {
+        self.model_options.with(|all| {
+            let mut all = all.iter();
+            let own = all
+                .find(|own| own.model.provider == model.provider && own.model.model == model.model);
+            own.map(|own| own.options.clone()).unwrap_or_default()
+        })
+    }
+
+    /// The same, asked once.
+    pub(crate) fn options_of(self, model: &ModelRef) -> ModelOptions {
+        untrack(move || self.options_of_model(model))
+    }
+
+    /// A model server, if it is in the settings now.
+    pub(crate) fn provider(self, id: ProviderId) -> Option<Provider> {
+        self.providers.with_untracked(|providers| {
+            let mut all = providers.iter();
+            all.find(|provider| provider.id == id).cloned()
+        })
     }
 
     /// A session's summary, if the library knows it.

@@ -10,9 +10,9 @@ use std::{collections::HashMap, rc::Rc};
 
 use leptos::prelude::*;
 use protocol::{
-    ApprovalView, AttemptView, Effect, ItemBody, ItemId, ItemView, MessagePurpose, ModelRef,
-    Origin, Part, Phase, Seq, SessionId, Slept, Status, Timestamp, ToolState, TurnId, TurnOutcome,
-    TurnView,
+    ApprovalView, AttemptView, Effect, ItemBody, ItemId, ItemView, MessagePurpose, ModelOptions,
+    ModelRef, Origin, Part, Phase, Seq, SessionId, Slept, Status, Timestamp, ToolState, TurnId,
+    TurnOutcome, TurnView,
 };
 use transcript::{
     Change, Heard, Link, LinkState, Transcript, Trouble,
@@ -259,6 +259,8 @@ pub(crate) struct Pane {
     pub(crate) model: RwSignal<Option<ModelRef>>,
     /// Where its tools see files.
     pub(crate) folder: RwSignal<Option<String>>,
+    /// How its next turn asks, as far as the chat says it.
+    pub(crate) options: RwSignal<ModelOptions>,
     /// All that are loaded.
     pub(crate) turns: RwSignal<Vec<TurnId>>,
     pub(crate) more_before: RwSignal<bool>,
@@ -302,6 +304,7 @@ impl Pane {
             origin: RwSignal::new(Origin::Conversation),
             model: RwSignal::new(None),
             folder: RwSignal::new(None),
+            options: RwSignal::new(ModelOptions::default()),
             turns: RwSignal::new(Vec::new()),
             more_before: RwSignal::new(false),
             taken_out: RwSignal::new(None),
@@ -580,6 +583,7 @@ impl Pane {
         set_if_new(self.model, transcript.model().cloned());
         set_if_new(self.folder, transcript.folder().map(str::to_owned));
         set_if_new(self.taken_out, transcript.taken_out());
+        set_if_new(self.options, transcript.options().clone());
     }
 
     fn show_order(self, transcript: &Transcript, swap: u64) {

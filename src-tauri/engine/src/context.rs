@@ -7,8 +7,8 @@
 use std::collections::{HashMap, HashSet};
 
 use protocol::{
-    Effect, ItemBody, ItemId, Part, StopReason, ToolOutcome, ToolState, TurnId, TurnOutcome,
-    TurnView,
+    Effect, ItemBody, ItemId, ModelOptions, Part, StopReason, ToolOutcome, ToolState, TurnId,
+    TurnOutcome, TurnView,
 };
 
 use crate::{
@@ -20,6 +20,23 @@ use crate::{
 /// The messages of these turns, oldest first.
 pub(crate) fn messages(turns: &[TurnView]) -> Vec<Message> {
     messages_of(turns, turns, &Harness::default())
+}
+
+/// The messages behind the instructions that the options have, if they have some. One message of instructions at most
+/// comes of it: templates refuse a second one.
+pub(crate) fn instructed(options: &ModelOptions, mut messages: Vec<Message>) -> Vec<Message> {
+    let Some(system) = &options.system else {
+        return messages;
+    };
+    match messages.first_mut() {
+        Some(Message::System { text }) => *text = format!("{system}\n\n{text}"),
+        Some(Message::User { .. } | Message::Assistant { .. } | Message::ToolResult { .. })
+        | None => {
+            let text = system.clone();
+            messages.insert(0, Message::System { text });
+        }
+    }
+    messages
 }
 
 /// The messages of some turns of a conversation: what stands for the summed up ones, and the others among `told`.

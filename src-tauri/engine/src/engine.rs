@@ -18,9 +18,10 @@ use protocol::{
     AttachMode, AttachReason, Attached, Batch, Boot, Counted, Cursor, Dialect, DraftServer, Epoch,
     ErrorCode, ErrorReport, Event, EventBody, EventPage, Examination, ExamineArgs, Examined,
     Failure, FailureCode, HealthReport, InterruptedWhy, KeyChange, KeysReport, LibraryPage, LogId,
-    Op, OpId, PROTOCOL, Page, PageId, Phase, PollRequest, ProbeArgs, ProbeReport, Provider,
-    ProviderId, Receipt, ResetReason, Salvage, Seq, SessionId, Status, StreamId, TimeLimits,
-    TranscriptPage, TurnId, TurnVersions, TypedKey, WakeArgs, WakeReport, Welcome,
+    ManageModelArgs, ModelOptions, Op, OpId, PROTOCOL, Page, PageId, Phase, PollRequest, ProbeArgs,
+    ProbeReport, Provider, ProviderId, PullOutcome, Receipt, ResetReason, Salvage, Seq, SessionId,
+    Status, StreamId, TimeLimits, TranscriptPage, TurnId, TurnVersions, TypedKey, WakeArgs,
+    WakeReport, Welcome,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
@@ -39,8 +40,10 @@ use crate::{
         OpDigest, OpStamp, OpenError, PageLimit, ReadError, Room, TurnEvents,
     },
     mint::Mint,
+    models::{self, Details},
     mutant::mutated,
-    refusal::{commit_report, read_report},
+    pulls::{self, Pulls},
+    refusal::{commit_report, invalid, read_report, usable_options},
     session::{SESSION_QUEUE, Session, SessionInput},
     shelf::Shelf,
     status::StatusBoard,
@@ -137,6 +140,8 @@ pub(crate) struct Shared {
     pub(crate) gateway: Gateway,
     cabinet: Cabinet,
     limits: TimeLimits,
+    pub(crate) pulls: Pulls,
+    pub(crate) details: Details,
     pub(crate) harness: Harness,
     pub(crate) tracker: TaskTracker,
     pub(crate) statuses: Arc<StatusBoard>,
@@ -159,6 +164,13 @@ enum Closing {
 }
 
 impl Shared {
+    /// Ready when the engine is closing. Cancel safe.
+    pub(crate) async fn until_closing(&self) {
+        let mut closing = self.closing.subscribe();
+        // The sender lives as long as this.
+        let _ = closing.wait_for(|closing| *closing != Closing::No).await;
+    }
+
     pub(crate) fn is_closing(&self) -> bool {
         *self.closing.borrow() != Closing::No
     }
@@ -264,6 +276,8 @@ impl Engine {
         let shared = Arc::new(Shared {
             shelf: Shelf::new(log.clone(), tracker.clone()),
             statuses: Arc::new(StatusBoard::new(Arc::clone(&clock))),
+            pulls: Pulls::new(Arc::clone(&clock)),
+            details: Details::default(),
             log,
             clock,
             gateway,
@@ -893,7 +907,7 @@ impl Engine {
         let append = Append {
             stream: StreamId::Library,
             turn: None,
-            body,
+            body: body.clone(),
         };
         let commit = Commit {
             appends: vec![append],
@@ -910,7 +924,20 @@ impl Engine {
             .commit(commit, Durability::Process)
             .await
             .map_err(|e| commit_report(&e))?;
+        if committed.count(StreamId::Library).is_some() {
+            // Not when the op had run before: then this was done already.
+            self.act_on(body);
+        }
         Ok(committed.receipt.unwrap_or(receipt))
+    }
+
+    /// What follows from an event of the settings that is in the log.
+    fn act_on(&self, body: EventBody) {
+        if let EventBody::ModelPullStarted { model, .. } = body {
+            pulls::start(Arc::clone(self.shared()), model);
+        } else if let EventBody::ModelPullEnded { model, .. } = body {
+            self.shared().pulls.end(&model);
+        }
     }
 
     /// What an op on the settings does, if it can be done.
@@ -947,6 +974,28 @@ impl Engine {
                 }
                 EventBody::FallbacksChosen { models }
             }
+            Op::ChangeModelOptions { model, options } => {
+                known(model.provider).await?.ok_or_else(no_such)?;
+                let options = usable_options(options)?;
+                EventBody::ModelOptionsChanged { model, options }
+            }
+            Op::PullModel { provider, model } => {
+                let provider = known(provider).await?.ok_or_else(no_such)?;
+                let model = self.shared().pulls.admits(&provider, &model)?;
+                let boot = self.boot();
+                EventBody::ModelPullStarted { boot, model }
+            }
+            Op::CancelPull { provider, model } => {
+                let open = self.shared().shelf.pull(provider, model).await;
+                let open = open.map_err(|e| read_report(&e))?.ok_or_else(|| {
+                    ErrorReport::new(ErrorCode::NotFound, "This download is over already.")
+                })?;
+                let outcome = PullOutcome::Cancelled;
+                EventBody::ModelPullEnded {
+                    model: open.model,
+                    outcome,
+                }
+            }
             Op::StartSession { .. }
             | Op::SendMessage { .. }
             | Op::CancelTurn { .. }
@@ -956,6 +1005,7 @@ impl Engine {
             | Op::ContinueTurn { .. }
             | Op::AnswerApproval { .. }
             | Op::ChooseFolder { .. }
+            | Op::ChooseOptions { .. }
             | Op::RenameSession { .. }
             | Op::BinSession { .. }
             | Op::UnbinSession { .. }
@@ -1022,13 +1072,52 @@ impl Engine {
         };
         match self.shared().gateway.models(&provider).await {
             Ok(models) => ProbeReport::Works {
+                models: models::detailed(self.shared(), &provider, models).await,
                 server: provider.name,
                 dialect: provider.dialect,
                 base_url: provider.base_url,
-                models,
             },
             Err(failure) => ProbeReport::Fails { failure },
         }
+    }
+
+    /// Deletes, copies or unloads a model of a server, now.
+    ///
+    /// # Errors
+    /// Why not, in words: of this computer, or of the server.
+    ///
+    /// Not cancel safe: a server that was asked may do it all the same. Asking again is harmless.
+    pub async fn manage_model(&self, args: ManageModelArgs) -> Result<(), ErrorReport> {
+        let provider = self.shared().shelf.provider(args.provider).await;
+        let provider = provider.map_err(|e| read_report(&e))?.ok_or_else(|| {
+            ErrorReport::new(ErrorCode::NotFound, "There is no such server any more.")
+        })?;
+        models::manage(self.shared(), &provider, args.action).await
+    }
+
+    /// The pulls there are, at once if they are others than `seen` says, else as soon as they are, or after `wait_ms`.
+    ///
+    /// # Errors
+    /// `StorageFailed`, `ShuttingDown`.
+    ///
+    /// Cancel safe: it only looks.
+    pub async fn pulls(
+        &self,
+        seen: Option<u64>,
+        wait_ms: u32,
+    ) -> Result<protocol::Pulls, ErrorReport> {
+        let shared = self.shared();
+        let wait = Duration::from_millis(wait_ms.min(POLL_WAIT_MS_MAX).into());
+        let mut closing = shared.closing.subscribe();
+        let news = shared.pulls.news(seen);
+        tokio::select! {
+            () = news => {}
+            () = shared.clock.sleep(wait) => {}
+            _ = closing.wait_for(|closing| *closing != Closing::No) => return Err(shutting_down()),
+        }
+        let revision = shared.pulls.revision();
+        let open = shared.shelf.pulls().await.map_err(|e| read_report(&e))?;
+        Ok(shared.pulls.with(open, self.boot(), revision))
     }
 
     /// Finds out what answers at an address, as a person types it.
@@ -1178,6 +1267,22 @@ impl Engine {
         let _ = running.wait_for(HashMap::is_empty).await;
     }
 
+    /// How many pulls run or wait now.
+    pub fn running_pulls(&self) -> usize {
+        self.shared().pulls.running()
+    }
+
+    /// Ready when neither a turn nor a pull runs. Cancel safe.
+    pub async fn until_nothing_runs(&self) {
+        loop {
+            self.until_no_turn_runs().await;
+            self.shared().pulls.until_none_runs().await;
+            if self.running_turns() == 0 {
+                return;
+            }
+        }
+    }
+
     /// Ends everything in order, within three seconds: ops are refused, running turns end as interrupted and say so in
     /// the log, parked polls are answered, the log is closed. Idempotent.
     #[tracing::instrument(skip_all, fields(?why))]
@@ -1240,6 +1345,7 @@ pub(crate) fn transcript_page(
         origin: excerpt.head.origin,
         model: excerpt.head.model,
         folder: excerpt.head.folder,
+        options: excerpt.head.options,
         turns: excerpt.turns,
         more_before: excerpt.more_before,
         tip: excerpt.head.tip,
@@ -1299,24 +1405,15 @@ fn announce_test_build() {
 }
 
 fn checked(mut provider: Provider, harness: &Harness) -> Result<Provider, ErrorReport> {
-    let invalid = |field: &str, message: &str| {
-        Err(ErrorReport::new(
-            ErrorCode::Invalid {
-                field: field.into(),
-            },
-            message,
-        ))
-    };
     provider.name = provider.name.trim().to_owned();
     provider.base_url = provider.base_url.trim().trim_end_matches('/').to_owned();
     if provider.name.is_empty() {
-        return invalid(
-            "name",
-            "A server needs a name, so that you can tell it from others.",
-        );
+        let words = "A server needs a name, so that you can tell it from others.";
+        return Err(invalid("name", words));
     }
     if !provider.base_url.starts_with("http://") && !provider.base_url.starts_with("https://") {
-        return invalid("base_url", "An address begins with http:// or https://.");
+        let words = "An address begins with http:// or https://.";
+        return Err(invalid("base_url", words));
     }
     if let Some(limits) = &provider.limits {
         checked_limits(limits, harness)?;
@@ -1325,12 +1422,7 @@ fn checked(mut provider: Provider, harness: &Harness) -> Result<Provider, ErrorR
         let field = invalid.field.to_owned();
         ErrorReport::new(ErrorCode::Invalid { field }, invalid.message)
     })?;
-    if provider.num_ctx == Some(0) {
-        return invalid(
-            "num_ctx",
-            "A context needs at least one token; leave it empty for the server's own.",
-        );
-    }
+    usable_options(ModelOptions::of_server(&provider))?;
     Ok(provider)
 }
 

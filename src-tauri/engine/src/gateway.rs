@@ -38,6 +38,7 @@ mod failure;
 mod keys;
 mod models;
 mod probe;
+mod pull;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -49,8 +50,9 @@ use std::{
 };
 
 use protocol::{
-    Connection, Dialect, Examination, Failure, FailureCode, FinishReason, MacAddress, Model, Part,
-    ProbeReport, Provider, TimeLimits, Timings, Usage,
+    Connection, Dialect, Examination, Failure, FailureCode, FinishReason, MacAddress, Model,
+    ModelAction, ModelOptions, Part, ProbeReport, Provider, PullProgress, TimeLimits, Timings,
+    Usage,
 };
 use reqwest::Url;
 use tokio::sync::mpsc;
@@ -58,6 +60,7 @@ use tokio::sync::mpsc;
 use crate::{Harness, clock::Clock, wake::Wakes};
 
 pub use keys::{ApiKey, Asked, KeyTrouble, Keys, NoKeys, Secrets};
+pub(crate) use models::Look;
 
 use dial::Dialer;
 use peer::Peer;
@@ -188,12 +191,12 @@ impl Gateway {
             attempt::run(&self.0.dialer, outgoing, limits, out, &self.0.harness).await
         };
         match provider.dialect {
-            Dialect::Ollama => send(ollama::encode(provider, request)).await,
+            Dialect::Ollama => send(ollama::encode(request)).await,
             Dialect::OpenAiChat if self.is_plain(provider) => {
-                send(openai::encode(provider, request, openai::AskUsage::No)).await
+                send(openai::encode(request, openai::AskUsage::No)).await
             }
             Dialect::OpenAiChat => {
-                let mut end = send(openai::encode(provider, request, openai::AskUsage::Yes)).await;
+                let mut end = send(openai::encode(request, openai::AskUsage::Yes)).await;
                 if let Err(error) = &mut end {
                     let refused = error.failure.code == FailureCode::BadRequest;
                     let detail = error.failure.detail.as_deref().unwrap_or_default();
@@ -210,7 +213,7 @@ impl Gateway {
                 let known = self.ways().get(&key).copied();
                 let mut ways = known.unwrap_or_default();
                 loop {
-                    let end = send(anthropic::encode(provider, request, ways)).await;
+                    let end = send(anthropic::encode(request, ways)).await;
                     let refusal = end.as_ref().err();
                     match refusal.and_then(|error| ways.after(&error.failure)) {
                         // Nothing was shown, and the next refusal teaches something else or is the last.
@@ -241,6 +244,56 @@ impl Gateway {
     pub async fn model(&self, provider: &Provider, model: &str) -> Result<Model, Failure> {
         let peer = self.known(provider, Some(model)).await?;
         models::one(&self.0.dialer, provider, model, &peer).await
+    }
+
+    /// What only a closer look tells of a model of an Ollama: its capabilities, and the context it was made for.
+    ///
+    /// # Errors
+    /// As [`Gateway::model`].
+    pub(crate) async fn look_at(&self, provider: &Provider, model: &str) -> Result<Look, Failure> {
+        let peer = self.known(provider, Some(model)).await?;
+        models::look(&self.0.dialer, provider, model, &peer).await
+    }
+
+    /// Has an Ollama download a model, and tells how far it is whenever that changes. Ends with the server's own word
+    /// that it has the model, and no other way. Silence is waited for as long as `limits` say for a first word.
+    ///
+    /// Cancel safe: dropping the future closes the socket, which stops the server; what it has stays there.
+    ///
+    /// # Errors
+    /// Every other end, in words.
+    pub(crate) async fn pull(
+        &self,
+        provider: &Provider,
+        model: &str,
+        limits: &Limits,
+        told: impl FnMut(PullProgress),
+    ) -> Result<(), Failure> {
+        let peer = self.known(provider, Some(model)).await?;
+        let asked = pull::Asked {
+            provider,
+            model,
+            peer,
+        };
+        pull::run(&self.0.dialer, asked, limits, told, &self.0.harness).await
+    }
+
+    /// Deletes, copies or unloads a model of an Ollama.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub(crate) async fn manage(
+        &self,
+        provider: &Provider,
+        action: &ModelAction,
+    ) -> Result<(), Failure> {
+        let model = match action {
+            ModelAction::Delete { model }
+            | ModelAction::Copy { model, .. }
+            | ModelAction::Unload { model } => model,
+        };
+        let peer = self.known(provider, Some(model)).await?;
+        models::manage(&self.0.dialer, provider, action, &peer).await
     }
 
     /// Whether the provider still has to load `model`, as far as it tells; for the status line only. Asks in passing,
@@ -431,6 +484,9 @@ pub struct ModelRequest {
     pub messages: Vec<Message>,
     /// Tools the model may call; empty for none.
     pub tools: Vec<ToolSpec>,
+    /// How it is asked: all of it was chosen by somebody, the server's own options included. Instructions are among the
+    /// messages already.
+    pub options: ModelOptions,
 }
 
 /// One message of a request.

@@ -24,6 +24,8 @@ mod tools;
 mod attach;
 mod engine;
 mod health;
+mod models;
+mod pulls;
 mod reader;
 mod refusal;
 mod shelf;

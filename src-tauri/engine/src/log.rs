@@ -29,8 +29,8 @@ use std::{
 };
 
 use protocol::{
-    Boot, Cursor, EventBody, ItemId, LogId, ModelRef, OpId, Origin, Receipt, Resolution, Salvage,
-    Seq, SessionId, StreamId, Timestamp, TitleBy, TurnId,
+    Boot, Cursor, EventBody, ItemId, LogId, ModelOptions, ModelRef, OpId, Origin, Receipt,
+    Resolution, Salvage, Seq, SessionId, StreamId, Timestamp, TitleBy, TurnId,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -153,6 +153,9 @@ pub(crate) struct Head {
     /// Where tools see files.
     #[serde(default)]
     pub(crate) folder: Option<String>,
+    /// How its next turns ask, as far as the session says it.
+    #[serde(default)]
+    pub(crate) options: ModelOptions,
     /// Changing tools that the user allowed for the session.
     #[serde(default)]
     pub(crate) allowed: Vec<String>,
@@ -191,6 +194,7 @@ impl Head {
             next_item: ItemId::FIRST,
             open_turn: None,
             folder: None,
+            options: ModelOptions::default(),
             allowed: Vec::new(),
             questions: Vec::new(),
         }
@@ -227,6 +231,7 @@ impl Head {
                 // What was allowed, was allowed there.
                 self.allowed.clear();
             }
+            EventBody::OptionsChosen { options } => self.options.clone_from(options),
             EventBody::ApprovalRequested { item, tool, .. } => {
                 self.questions.push((*item, tool.clone()));
             }
@@ -258,6 +263,9 @@ impl Head {
             | EventBody::ProviderRemoved { .. }
             | EventBody::TimeLimitsChanged { .. }
             | EventBody::FallbacksChosen { .. }
+            | EventBody::ModelOptionsChanged { .. }
+            | EventBody::ModelPullStarted { .. }
+            | EventBody::ModelPullEnded { .. }
             | EventBody::LogSalvaged { .. }
             | EventBody::UserMessageAdded { .. }
             | EventBody::StepStarted { .. }

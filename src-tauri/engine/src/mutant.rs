@@ -142,6 +142,16 @@ mutants! {
     /// A keychain is waited for as long as it takes.
     KeychainForEver,
 
+    // Models of a server.
+    /// What is told of a download may get less, as the server's word does.
+    PullGoesBack,
+    /// The end of the bytes passes for the end of a download.
+    PullEofIsDone,
+    /// A list of models waits until each of them was looked at.
+    WaitForLooks,
+    /// A copy may take the place of another model.
+    CopyOver,
+
     // Tools.
     /// A call runs though its answer was cut.
     RunOnParse,

@@ -1,6 +1,6 @@
 //! Errors of the log as they reach a client: a code to act on and a sentence.
 
-use protocol::{ErrorCode, ErrorReport};
+use protocol::{ErrorCode, ErrorReport, ModelOptions};
 
 use crate::log::{CommitError, ReadError};
 
@@ -37,6 +37,14 @@ pub fn sentence(words: &str) -> String {
     let mut letters = words.chars();
     let first = letters.next().into_iter().flat_map(char::to_uppercase);
     first.chain(letters).chain(std::iter::once('.')).collect()
+}
+
+/// The options, if a model can be asked so.
+pub(crate) fn usable_options(options: ModelOptions) -> Result<ModelOptions, ErrorReport> {
+    match options.validate() {
+        Ok(()) => Ok(options),
+        Err(wrong) => Err(invalid(wrong.field.name(), &wrong.message)),
+    }
 }
 
 pub(crate) fn invalid(field: &str, message: &str) -> ErrorReport {

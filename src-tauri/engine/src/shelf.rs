@@ -9,8 +9,8 @@ use std::{
 };
 
 use protocol::{
-    LibraryPage, ModelRef, Provider, ProviderId, Salvage, SessionId, SessionSummary, StreamId,
-    TimeLimits,
+    LibraryPage, ModelOptions, ModelRef, OpenPull, Provider, ProviderId, Salvage, SessionId,
+    SessionSummary, StreamId, TimeLimits, canonical_model_name,
 };
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
@@ -112,6 +112,30 @@ impl Shelf {
         .await
     }
 
+    /// How this model is asked, as far as somebody chose.
+    pub(crate) async fn options_of(&self, model: &ModelRef) -> Result<ModelOptions, ReadError> {
+        self.with(|library| library.options_of(model).cloned().unwrap_or_default())
+            .await
+    }
+
+    /// Pulls that were begun and not completed, oldest first.
+    pub(crate) async fn pulls(&self) -> Result<Vec<OpenPull>, ReadError> {
+        self.with(|library| library.pulls().to_vec()).await
+    }
+
+    /// One of them.
+    pub(crate) async fn pull(
+        &self,
+        provider: ProviderId,
+        model: String,
+    ) -> Result<Option<OpenPull>, ReadError> {
+        let name = canonical_model_name(&model);
+        let pulls = self.pulls().await?;
+        Ok(pulls.into_iter().find(|pull| {
+            pull.model.provider == provider && canonical_model_name(&pull.model.model) == name
+        }))
+    }
+
     /// What was saved of damaged logs, oldest first.
     pub(crate) async fn salvages(&self) -> Result<Vec<Salvage>, ReadError> {
         self.with(|library| library.salvages().to_vec()).await
@@ -175,7 +199,7 @@ impl Shelf {
         steps.extend(sessions.into_iter().map(Shelving::Session));
         steps.push(Shelving::Done {
             sessions: all,
-            page,
+            page: Box::new(page),
         });
         known.snapshot = Snapshot::Writing;
         known.changed.clear();

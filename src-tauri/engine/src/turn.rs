@@ -16,8 +16,8 @@ mod text;
 use std::{collections::HashMap, convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 
 use protocol::{
-    Dialect, EventBody, Failure, FailureCode, FinishReason, ItemId, ModelRef, Part, Phase,
-    Provider, SessionId, Slept, TimeLimits, TurnId, TurnOutcome, TurnView,
+    Dialect, EventBody, Failure, FailureCode, FinishReason, ItemId, ModelOptions, ModelRef, Part,
+    Phase, Provider, SessionId, Slept, TimeLimits, TurnId, TurnOutcome, TurnView,
 };
 use tokio::{
     sync::{Mutex, mpsc, watch},
@@ -116,11 +116,20 @@ pub(crate) struct Candidate {
     pub(crate) provider: Provider,
     pub(crate) model: ModelRef,
     pub(crate) limits: Limits,
+    /// How it is asked, in every request of the turn.
+    pub(crate) options: ModelOptions,
 }
 
 impl Candidate {
-    pub(crate) fn new(provider: Provider, model: ModelRef, limits: &TimeLimits) -> Self {
+    /// `chosen` is how the session or the model says that it is asked; the server's own word is added.
+    pub(crate) fn new(
+        provider: Provider,
+        model: ModelRef,
+        limits: &TimeLimits,
+        chosen: &ModelOptions,
+    ) -> Self {
         Self {
+            options: chosen.over(&ModelOptions::of_server(&provider)),
             provider,
             model,
             limits: Limits::from(limits),
@@ -321,7 +330,9 @@ impl Asking {
                 .await
             {
                 Some(true) => ModelEvent::Loading,
-                Some(false) | None => ModelEvent::Sent,
+                Some(false) => ModelEvent::Sent,
+                // Whoever does not say has not said otherwise: what is shown goes on.
+                None => continue,
             };
             if out.send(news).await.is_err() {
                 break;
@@ -485,8 +496,9 @@ impl Driver {
             clock: Arc::clone(&cx.clock),
             request: ModelRequest {
                 model: candidate.model.model.clone(),
-                messages,
+                messages: context::instructed(&candidate.options, messages),
                 tools,
+                options: candidate.options.clone(),
             },
             harness: cx.harness.clone(),
         };
@@ -551,7 +563,7 @@ impl Driver {
         messages: Vec<Message>,
     ) -> Result<Attempt, Failure> {
         if let Some(candidate) = self.cx.candidates.get_mut(candidate) {
-            candidate.provider.num_ctx = None;
+            candidate.options.num_ctx = None;
         }
         self.ask(candidate, messages, Vec::new())
     }

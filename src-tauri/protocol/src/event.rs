@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Boot, Effect, Failure, FinishReason, Intent, ItemId, OpId, Provider, ProviderId, Resolution,
-    Salvage, Seq, SessionId, Slept, TimeLimits, Timestamp, Timings, ToolOutcome, TurnId,
-    TurnOutcome, Usage,
+    Boot, Effect, Failure, FinishReason, Intent, ItemId, ModelOptions, OpId, Provider, ProviderId,
+    PullOutcome, Resolution, Salvage, Seq, SessionId, Slept, TimeLimits, Timestamp, Timings,
+    ToolOutcome, TurnId, TurnOutcome, Usage,
 };
 
 /// One committed event of a stream.
@@ -172,6 +172,12 @@ event_bodies! {
     TimeLimitsChanged { limits: TimeLimits }
     /// The models that are asked, in this order, when a turn's own model fails before it said anything.
     FallbacksChosen { models: Vec<ModelRef> }
+    /// How one model of one server is asked, in every session that says nothing else.
+    ModelOptionsChanged { model: ModelRef, options: ModelOptions }
+    /// A server is about to download a model, because the user asked for it.
+    ModelPullStarted { boot: Boot, model: ModelRef }
+    /// It has ended.
+    ModelPullEnded { model: ModelRef, outcome: PullOutcome }
     /// This log was made from what could be read of a damaged one.
     LogSalvaged { salvage: Salvage }
 
@@ -188,6 +194,8 @@ event_bodies! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         folder: Option<String>,
     }
+    /// How its next turns ask, whatever their model; what it does not say is as the model's options say.
+    OptionsChosen { options: ModelOptions }
     /// The user said something; first event of a turn.
     UserMessageAdded {
         item: ItemId,
@@ -310,11 +318,15 @@ impl EventBody {
             | Self::ProviderRemoved { .. }
             | Self::TimeLimitsChanged { .. }
             | Self::FallbacksChosen { .. }
+            | Self::ModelOptionsChanged { .. }
+            | Self::ModelPullStarted { .. }
+            | Self::ModelPullEnded { .. }
             | Self::LogSalvaged { .. }
             | Self::SessionStarted { .. }
             | Self::SessionRenamed { .. }
             | Self::ModelChosen { .. }
             | Self::FolderChosen { .. }
+            | Self::OptionsChosen { .. }
             | Self::TurnStarted { .. }
             | Self::StepStarted { .. }
             | Self::StepEnded { .. }
@@ -350,11 +362,15 @@ impl EventBody {
             | Self::ProviderRemoved { .. }
             | Self::TimeLimitsChanged { .. }
             | Self::FallbacksChosen { .. }
+            | Self::ModelOptionsChanged { .. }
+            | Self::ModelPullStarted { .. }
+            | Self::ModelPullEnded { .. }
             | Self::LogSalvaged { .. }
             | Self::SessionStarted { .. }
             | Self::SessionRenamed { .. }
             | Self::ModelChosen { .. }
             | Self::FolderChosen { .. }
+            | Self::OptionsChosen { .. }
             | Self::TurnStarted { .. }
             | Self::StepStarted { .. }
             | Self::TextAppended { .. }

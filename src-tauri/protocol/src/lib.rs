@@ -21,11 +21,13 @@ mod view;
 
 mod health;
 mod limits;
+mod options;
 
 mod connection;
 mod examination;
 mod key;
 mod provider;
+mod pull;
 
 pub use approval::*;
 pub use attach::*;
@@ -38,8 +40,10 @@ pub use id::*;
 pub use key::*;
 pub use limits::*;
 pub use op::*;
+pub use options::*;
 pub use outcome::*;
 pub use provider::*;
+pub use pull::*;
 pub use report::*;
 pub use status::*;
 pub use view::*;

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Answer, ItemId, ModelRef, Provider, ProviderId, Seq, SessionId, StreamId, TimeLimits, TurnId,
+    Answer, ItemId, ModelOptions, ModelRef, Provider, ProviderId, Seq, SessionId, StreamId,
+    TimeLimits, TurnId,
 };
 
 /// What a client asks for. Applied exactly once per op id, answered after commit.
@@ -18,6 +19,9 @@ pub enum Op {
         /// Where its tools may read and write files.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         folder: Option<String>,
+        /// How its turns ask.
+        #[serde(default, skip_serializing_if = "ModelOptions::is_empty")]
+        options: ModelOptions,
     },
     /// Say something in a session; starts a turn. Refused `TurnActive` while one runs.
     SendMessage { session: SessionId, text: String },
@@ -71,6 +75,20 @@ pub enum Op {
         session: SessionId,
         folder: Option<String>,
     },
+    /// How the session's next turns ask; replaces what it said before. Refused `Invalid` at the field at fault.
+    ChooseOptions {
+        session: SessionId,
+        options: ModelOptions,
+    },
+    /// How a model is asked in every session that says nothing else. Refused `Invalid` at the field at fault.
+    ChangeModelOptions {
+        model: ModelRef,
+        options: ModelOptions,
+    },
+    /// Have a server download a model. Refused `Invalid` if it is no name of a model, or if that is going on already.
+    PullModel { provider: ProviderId, model: String },
+    /// Have it stop, or forget a pull that failed or was interrupted.
+    CancelPull { provider: ProviderId, model: String },
     /// How long turns wait for what, where a server has no limits of its own. Refused `Invalid` as a whole.
     ChangeTimeLimits { limits: TimeLimits },
     /// The models asked when a turn's own fails before it said anything, in this order.
@@ -98,6 +116,7 @@ impl Op {
             | Self::ContinueTurn { session, .. }
             | Self::AnswerApproval { session, .. }
             | Self::ChooseFolder { session, .. }
+            | Self::ChooseOptions { session, .. }
             | Self::RenameSession { session, .. }
             | Self::BinSession { session }
             | Self::UnbinSession { session }
@@ -106,6 +125,9 @@ impl Op {
             | Self::AddSample { session } => Some(*session),
             Self::ChangeTimeLimits { .. }
             | Self::ChooseFallbacks { .. }
+            | Self::ChangeModelOptions { .. }
+            | Self::PullModel { .. }
+            | Self::CancelPull { .. }
             | Self::AddProvider { .. }
             | Self::ChangeProvider { .. }
             | Self::RemoveProvider { .. } => None,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Connection, Failure, ProviderId, TimeLimits};
+use crate::{Connection, Failure, ProviderId, TimeLimits, Timestamp};
 
 /// Which language a provider is spoken to in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -55,6 +55,12 @@ pub enum Think {
     On,
     /// No.
     Off,
+    /// Yes, but little.
+    Low,
+    /// Yes, as usual.
+    Medium,
+    /// Yes, and much.
+    High,
 }
 
 /// One model a provider offers.
@@ -65,6 +71,15 @@ pub struct Model {
     /// Whether it is in memory now, where the provider tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<bool>,
+    /// What of it is in memory, in bytes, where the provider tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Of these, in the memory of graphics cards; 0 if all of it runs on the processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vram_bytes: Option<u64>,
+    /// When the provider takes it out of memory, if nobody asks it anything before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
     /// Size on the provider's disk in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,

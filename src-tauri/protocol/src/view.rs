@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cursor, Effect, Failure, Intent, ItemId, MessagePurpose, ModelRef, OpId, Origin, OutcomeKind,
-    Part, Provider, Resolution, Salvage, Seq, SessionId, TimeLimits, Timestamp, Timings,
-    ToolOutcome, TurnId, TurnOutcome, Usage,
+    Cursor, Effect, Failure, Intent, ItemId, MessagePurpose, ModelOptions, ModelRef, OpId,
+    OpenPull, OptionsOfModel, Origin, OutcomeKind, Part, Provider, Resolution, Salvage, Seq,
+    SessionId, TimeLimits, Timestamp, Timings, ToolOutcome, TurnId, TurnOutcome, Usage,
 };
 
 /// A turn as the reader sees it.
@@ -180,6 +180,9 @@ pub struct TranscriptPage {
     /// Where its tools see files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
+    /// How its next turn asks, as far as the session says it.
+    #[serde(default, skip_serializing_if = "ModelOptions::is_empty")]
+    pub options: ModelOptions,
     /// Turns that belong to the conversation, oldest first; the last may still run.
     pub turns: Vec<TurnView>,
     /// Whether there are older turns before these.
@@ -219,6 +222,12 @@ pub struct LibraryPage {
     /// The models asked when a turn's own fails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<ModelRef>,
+    /// How models are asked, each as far as somebody chose.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub model_options: Vec<OptionsOfModel>,
+    /// Pulls that were begun and not completed, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pulls: Vec<OpenPull>,
     /// What was saved of damaged logs, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub salvages: Vec<Salvage>,

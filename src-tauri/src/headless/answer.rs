@@ -177,11 +177,15 @@ impl Answer {
             | EventBody::ProviderRemoved { .. }
             | EventBody::TimeLimitsChanged { .. }
             | EventBody::FallbacksChosen { .. }
+            | EventBody::ModelOptionsChanged { .. }
+            | EventBody::ModelPullStarted { .. }
+            | EventBody::ModelPullEnded { .. }
             | EventBody::LogSalvaged { .. }
             | EventBody::SessionStarted { .. }
             | EventBody::SessionRenamed { .. }
             | EventBody::ModelChosen { .. }
             | EventBody::FolderChosen { .. }
+            | EventBody::OptionsChosen { .. }
             | EventBody::UserMessageAdded { .. }
             | EventBody::TurnStarted { .. }
             | EventBody::StepStarted { .. }
@@ -471,6 +475,7 @@ mod tests {
             origin: Origin::Conversation,
             model: None,
             folder: None,
+            options: protocol::ModelOptions::default(),
             turns: vec![TurnView {
                 turn: TurnId::FIRST,
                 model: ModelRef {

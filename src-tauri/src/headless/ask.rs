@@ -356,6 +356,7 @@ impl Conversation {
             model,
             text,
             folder,
+            options: protocol::ModelOptions::default(),
         };
         self.begun_by(op).await
     }

@@ -162,6 +162,7 @@ mod tests {
             origin: Origin::Conversation,
             model: None,
             folder: None,
+            options: protocol::ModelOptions::default(),
             tip: turns.last().map(|_| Seq::new(9)),
             turns,
             more_before: false,

@@ -89,6 +89,8 @@ mod tests {
             last_model: None,
             limits: None,
             fallbacks: Vec::new(),
+            model_options: Vec::new(),
+            pulls: Vec::new(),
             salvages: Vec::new(),
             as_of: Cursor::at_start(LogId::from_bits(1)),
         };

@@ -359,11 +359,15 @@ async fn tell(event: &Event, answer: &mut Answer) {
         | EventBody::ProviderRemoved { .. }
         | EventBody::TimeLimitsChanged { .. }
         | EventBody::FallbacksChosen { .. }
+        | EventBody::ModelOptionsChanged { .. }
+        | EventBody::ModelPullStarted { .. }
+        | EventBody::ModelPullEnded { .. }
         | EventBody::LogSalvaged { .. }
         | EventBody::SessionStarted { .. }
         | EventBody::SessionRenamed { .. }
         | EventBody::ModelChosen { .. }
         | EventBody::FolderChosen { .. }
+        | EventBody::OptionsChosen { .. }
         | EventBody::HistoryRewound { .. }
         | EventBody::HistoryRestored { .. }
         | EventBody::SessionRestored { .. } => answer.apply(event).await,

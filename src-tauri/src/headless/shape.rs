@@ -1,8 +1,8 @@
 //! The JSON of `list`, `show`, `events` and `health`: for programs, so a field means the same for ever.
 
 use protocol::{
-    Event, ModelRef, Origin, Place, SessionId, SessionSummary, StreamId, Timestamp, TranscriptPage,
-    TurnView,
+    Event, ModelOptions, ModelRef, Origin, Place, SessionId, SessionSummary, StreamId, Timestamp,
+    TranscriptPage, TurnView,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -50,6 +50,8 @@ pub(super) struct Shown<'a> {
     state: &'static str,
     model: Option<&'a ModelRef>,
     folder: Option<&'a str>,
+    #[serde(skip_serializing_if = "ModelOptions::is_empty")]
+    options: &'a ModelOptions,
     turns: Vec<ShownTurn<'a>>,
 }
 
@@ -113,6 +115,7 @@ impl<'a> From<&'a TranscriptPage> for Shown<'a> {
             state: state(page),
             model: page.model.as_ref(),
             folder: page.folder.as_deref(),
+            options: &page.options,
             turns: page.turns.iter().map(ShownTurn::from).collect(),
         }
     }
@@ -238,6 +241,7 @@ mod tests {
             origin: Origin::Conversation,
             model: Some(model()),
             folder: None,
+            options: protocol::ModelOptions::default(),
             turns: vec![TurnView {
                 turn: TurnId::FIRST,
                 model: model(),

@@ -334,6 +334,7 @@ mod tests {
             origin: Origin::Conversation,
             model: None,
             folder: None,
+            options: protocol::ModelOptions::default(),
             turns: vec![TurnView {
                 turn: TurnId::FIRST,
                 model: ModelRef {

@@ -1,10 +1,11 @@
-//! What goes on: the turns that run or wait for a word, the ends that nobody has seen, and the words for that in the
-//! tray, in a question and in a notification.
+//! What goes on: the turns that run or wait for a word, the models being downloaded, the ends that nobody has seen, and
+//! the words for that in the tray, in a question and in a notification.
 //!
 //! Invariant: all of it is read off the library and off the turn that ended; nothing is remembered here.
 
 use protocol::{
-    ItemBody, LibraryPage, OutcomeKind, Part, Place, SessionId, SessionState, TurnOutcome, TurnView,
+    Boot, ItemBody, LibraryPage, OutcomeKind, Part, Place, SessionId, SessionState, TurnOutcome,
+    TurnView,
 };
 
 /// Longer titles are cut: menus and dialogs are narrow.
@@ -38,13 +39,15 @@ pub(super) enum Doing {
 pub(super) struct Goings {
     /// What runs; who asks comes first, then who was active last.
     pub(super) running: Vec<Going>,
+    /// Models that servers download, in the order in which they were asked to.
+    pub(super) downloads: Vec<String>,
     /// What is new, the latest first: what the list in a window marks as new, and nothing else.
     pub(super) unread: Vec<Going>,
 }
 
 impl Goings {
-    /// As the library has it.
-    pub(super) fn of(library: &LibraryPage) -> Self {
+    /// As the library has it, in this boot.
+    pub(super) fn of(library: &LibraryPage, boot: Boot) -> Self {
         let mut shelf: Vec<_> = library
             .sessions
             .iter()
@@ -71,23 +74,39 @@ impl Goings {
         }
         let writes = |going: &Going| going.doing != Doing::Asking;
         goings.running.sort_by_key(writes);
+        let pulled = library
+            .pulls
+            .iter()
+            .filter(|pull| pull.boot == boot && pull.failure.is_none());
+        goings.downloads = pulled.map(|pull| pull.model.model.clone()).collect();
         goings
     }
 
     /// Whether nothing runs. News holds nobody up.
     pub(super) fn is_quiet(&self) -> bool {
-        self.running.is_empty()
+        self.running.is_empty() && self.downloads.is_empty()
     }
 
     /// What runs, in one line.
     pub(super) fn line(&self) -> String {
         let asks = |going: &&Going| going.doing == Doing::Asking;
         let asking = self.running.iter().filter(asks).count();
-        match (self.running.len() - asking, asking) {
-            (0, 0) => "Nothing is running".to_owned(),
-            (writing, 0) => being_written(writing),
-            (0, asking) => waiting(asking),
-            (writing, asking) => format!("{}, {}", being_written(writing), waiting(asking)),
+        let parts = [
+            (
+                self.running.len() - asking,
+                being_written as fn(usize) -> String,
+            ),
+            (asking, waiting),
+            (self.downloads.len(), being_downloaded),
+        ];
+        let said: Vec<String> = parts
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, words)| words(count))
+            .collect();
+        match said.is_empty() {
+            true => "Nothing is running".to_owned(),
+            false => said.join(", "),
         }
     }
 
@@ -101,7 +120,7 @@ impl Goings {
 
     /// The number beside the icon; nothing when nothing runs.
     pub(super) fn count(&self) -> String {
-        match self.running.len() {
+        match self.running.len() + self.downloads.len() {
             0 => String::new(),
             count => count.to_string(),
         }
@@ -112,13 +131,13 @@ impl Goings {
         if self.is_quiet() {
             return "• an answer that has just begun".to_owned();
         }
-        let mut lines: Vec<String> = self
-            .running
-            .iter()
-            .take(NAMED_MAX)
-            .map(|going| format!("• {}", going.words()))
-            .collect();
-        let more = self.running.len().saturating_sub(NAMED_MAX);
+        let turns = self.running.iter().map(Going::words);
+        let downloads = self.downloads.iter();
+        let downloads = downloads.map(|model| format!("the download of {model}"));
+        let all: Vec<String> = turns.chain(downloads).collect();
+        let named = all.iter().take(NAMED_MAX);
+        let mut lines: Vec<String> = named.map(|words| format!("• {words}")).collect();
+        let more = all.len().saturating_sub(NAMED_MAX);
         if more > 0 {
             lines.push(format!("• and {more} more"));
         }
@@ -151,6 +170,13 @@ fn being_written(count: usize) -> String {
     }
 }
 
+fn being_downloaded(count: usize) -> String {
+    match count {
+        1 => "1 model is being downloaded".to_owned(),
+        count => format!("{count} models are being downloaded"),
+    }
+}
+
 fn waiting(count: usize) -> String {
     match count {
         1 => "1 question waits for you".to_owned(),
@@ -170,7 +196,7 @@ pub(super) fn before_quitting(goings: &Goings) -> Words {
     Words {
         title: "Quit Holdfast?".to_owned(),
         text: format!(
-            "This interrupts what has not ended yet:\n\n{}\n\nWhat was written so far is kept.",
+            "This interrupts what has not ended yet:\n\n{}\n\nWhat is there so far is kept.",
             goings.list()
         ),
     }
@@ -342,10 +368,14 @@ mod tests {
             last_model: None,
             limits: None,
             fallbacks: Vec::new(),
+            model_options: Vec::new(),
+            pulls: Vec::new(),
             salvages: Vec::new(),
             as_of: Cursor::at_start(LogId::from_bits(1)),
         }
     }
+
+    const BOOT: Boot = Boot::from_bits(1);
 
     const RUNNING: SessionState = SessionState::Running {
         turn: TurnId::FIRST,
@@ -359,13 +389,16 @@ mod tests {
         let ended = SessionState::Ended {
             outcome: OutcomeKind::Completed,
         };
-        let goings = Goings::of(&library(&[
-            ("older", RUNNING),
-            ("done", ended),
-            ("new", SessionState::Empty),
-            (" ", ASKING),
-            ("newer", RUNNING),
-        ]));
+        let goings = Goings::of(
+            &library(&[
+                ("older", RUNNING),
+                ("done", ended),
+                ("new", SessionState::Empty),
+                (" ", ASKING),
+                ("newer", RUNNING),
+            ]),
+            BOOT,
+        );
         assert_eq!(
             goings.line(),
             "2 answers are being written, 1 question waits for you"
@@ -391,7 +424,7 @@ mod tests {
             library.sessions[at].unread = Some(TurnId::FIRST);
         }
         library.sessions[4].place = Place::Bin;
-        let goings = Goings::of(&library);
+        let goings = Goings::of(&library, BOOT);
         let named: Vec<_> = goings.unread.iter().map(Going::words).collect();
         assert_eq!(named, ["kelp – failed", "tides – new answer"]);
         assert_eq!(
@@ -400,12 +433,43 @@ mod tests {
         );
         assert_eq!(goings.list(), "• stone", "nothing else is interrupted");
         library.sessions[3].state = ended(OutcomeKind::Completed);
-        assert!(Goings::of(&library).is_quiet());
+        assert!(Goings::of(&library, BOOT).is_quiet());
+    }
+
+    #[test]
+    fn a_download_counts_as_long_as_it_runs_in_this_boot() {
+        let mut page = library(&[("tides", RUNNING)]);
+        let pull = |model: &str, boot, failure| protocol::OpenPull {
+            model: ModelRef {
+                provider: ProviderId::from_bits(1),
+                provider_name: "Ollama".to_owned(),
+                model: model.to_owned(),
+            },
+            boot,
+            started_at: Timestamp::from_millis(1),
+            failure,
+        };
+        let failure = Failure::new(FailureCode::StreamCut, "cut");
+        page.pulls = vec![
+            pull("llama3.2", BOOT, None),
+            pull("of another boot", Boot::from_bits(2), None),
+            pull("failed", BOOT, Some(failure)),
+        ];
+        let goings = Goings::of(&page, BOOT);
+        assert_eq!(
+            goings.line(),
+            "1 answer is being written, 1 model is being downloaded"
+        );
+        assert_eq!(goings.list(), "• tides\n• the download of llama3.2");
+        page.sessions.clear();
+        let goings = Goings::of(&page, BOOT);
+        assert!(!goings.is_quiet());
+        assert_eq!(goings.count(), "1");
     }
 
     #[test]
     fn one_is_not_many_and_none_is_nothing() {
-        let line = |states: &[(&str, SessionState)]| Goings::of(&library(states)).line();
+        let line = |states: &[(&str, SessionState)]| Goings::of(&library(states), BOOT).line();
         assert_eq!(line(&[]), "Nothing is running");
         assert_eq!(line(&[("a", RUNNING)]), "1 answer is being written");
         assert_eq!(line(&[("a", ASKING)]), "1 question waits for you");
@@ -420,7 +484,7 @@ mod tests {
     fn a_question_names_what_would_be_interrupted_and_does_not_grow_without_bound() {
         let titles: Vec<String> = (1..=10).map(|n| format!("chat {n}")).collect();
         let states: Vec<_> = titles.iter().map(|t| (t.as_str(), RUNNING)).collect();
-        let words = before_quitting(&Goings::of(&library(&states)));
+        let words = before_quitting(&Goings::of(&library(&states), BOOT));
         assert!(words.text.contains("• chat 10\n"), "{}", words.text);
         assert!(
             words.text.contains("• chat 3\n• and 2 more"),
@@ -438,7 +502,7 @@ mod tests {
 
     #[test]
     fn what_is_explained_says_how_one_comes_back_with_and_without_a_tray() {
-        let goings = Goings::of(&library(&[("tides", RUNNING)]));
+        let goings = Goings::of(&library(&[("tides", RUNNING)]), BOOT);
         let tray = before_closing(&goings, WayBack::Tray, true).text;
         assert!(
             tray.contains("• tides") && tray.contains("in the tray"),

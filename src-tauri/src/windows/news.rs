@@ -84,6 +84,8 @@ fn told(body: &EventBody) -> Told {
         | EventBody::SessionAnswered { .. }
         | EventBody::SessionRestored { .. }
         | EventBody::SessionTitled { .. }
+        | EventBody::ModelPullStarted { .. }
+        | EventBody::ModelPullEnded { .. }
         | EventBody::SessionSeen { .. }
         | EventBody::SessionBinned { .. }
         | EventBody::SessionUnbinned { .. } => Told::Change,
@@ -94,11 +96,13 @@ fn told(body: &EventBody) -> Told {
         | EventBody::ProviderRemoved { .. }
         | EventBody::TimeLimitsChanged { .. }
         | EventBody::FallbacksChosen { .. }
+        | EventBody::ModelOptionsChanged { .. }
         | EventBody::LogSalvaged { .. }
         | EventBody::SessionStarted { .. }
         | EventBody::SessionRenamed { .. }
         | EventBody::ModelChosen { .. }
         | EventBody::FolderChosen { .. }
+        | EventBody::OptionsChosen { .. }
         | EventBody::UserMessageAdded { .. }
         | EventBody::TurnStarted { .. }
         | EventBody::StepStarted { .. }
@@ -183,7 +187,7 @@ async fn follow_as(
 }
 
 async fn refresh(app: &AppHandle, engine: &Engine) -> Result<(), ErrorReport> {
-    let goings = Goings::of(&engine.library().await?);
+    let goings = Goings::of(&engine.library().await?, engine.boot());
     app.state::<News>().goings.send_replace(goings);
     show_goings(app);
     Ok(())

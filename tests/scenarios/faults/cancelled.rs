@@ -142,6 +142,7 @@ async fn bring_to(dialect: Dialect, when: When) -> Set {
         model: server.model(),
         text: "Hello?".to_owned(),
         folder: Some(folder.display().to_string()),
+        options: protocol::ModelOptions::default(),
     };
     world.submit(begin).await.expect("it begins");
     let window = world.page().await.follow(session);

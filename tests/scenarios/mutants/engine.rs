@@ -6,6 +6,7 @@ mod changing;
 mod clicking;
 mod damaged;
 mod keeping;
+mod pulling;
 mod serving;
 mod sleeping;
 mod telling;
@@ -144,6 +145,13 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::CompactAgain => {
             let green = "failed: ContextOverflow dials3";
             (story!(never_fits), green, "completed dials5")
+        }
+        Mutant::PullGoesBack => (story!(pulling::anew), "shown700", "shown200"),
+        Mutant::PullEofIsDone => (story!(pulling::cut), "failed: StreamCut", "completed"),
+        Mutant::WaitForLooks => (story!(pulling::slow_look), "listed1", "listed0"),
+        Mutant::CopyOver => {
+            let green = "Invalid { field: \"to\" }";
+            (story!(pulling::copy_over), green, "replaced1")
         }
         Mutant::ParkCounts => (story!(park), "completed", "failed: TurnTimeout"),
         // The database refuses it too, but has no words for it.
@@ -564,6 +572,7 @@ async fn asked<'a>(world: &'a World, server: &ModelServer, wants: Script) -> Ask
         model: server.model(),
         text: "Write.".to_owned(),
         folder: Some(folder.display().to_string()),
+        options: protocol::ModelOptions::default(),
     });
     let receipt = started.await.expect("it starts");
     let window = world.page().await.follow(session);

@@ -136,6 +136,7 @@ impl Story<'_> {
             model: server.model(),
             text: message.clone(),
             folder: None,
+            options: protocol::ModelOptions::default(),
         };
         world.submit(begin).await.expect("it begins");
         let log = Log::follow(world, seed, session).await;

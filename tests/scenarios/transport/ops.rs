@@ -44,6 +44,7 @@ fn otherwise(op: &Op) -> Op {
             model,
             text: "Otherwise".to_owned(),
             folder,
+            options: protocol::ModelOptions::default(),
         },
         Op::EditMessage {
             session,
@@ -68,6 +69,7 @@ fn otherwise(op: &Op) -> Op {
         | Op::UnbinSession { session }
         | Op::ChooseModel { session, .. }
         | Op::ChooseFolder { session, .. }
+        | Op::ChooseOptions { session, .. }
         | Op::AddSample { session } => Op::SendMessage {
             session,
             text: "Otherwise".to_owned(),
@@ -79,6 +81,9 @@ fn otherwise(op: &Op) -> Op {
             },
         },
         Op::ChooseFallbacks { .. }
+        | Op::ChangeModelOptions { .. }
+        | Op::PullModel { .. }
+        | Op::CancelPull { .. }
         | Op::AddProvider { .. }
         | Op::ChangeProvider { .. }
         | Op::RemoveProvider { .. } => Op::ChooseFallbacks { models: Vec::new() },
@@ -174,6 +179,7 @@ async fn every_op_that_is_executed_twice_runs_once_also_after_a_restart() {
         model: server.model(),
         text: "Write.".to_owned(),
         folder: Some(folder.display().to_string()),
+        options: protocol::ModelOptions::default(),
     };
     run(&world, start).await;
     let window = Page::load(&world.line, "main").await.follow(session);
@@ -271,6 +277,26 @@ async fn every_op_that_is_executed_twice_runs_once_also_after_a_restart() {
         Op::ChooseFolder {
             session,
             folder: None,
+        },
+    )
+    .await;
+    let options = protocol::ModelOptions {
+        num_ctx: Some(8192),
+        ..protocol::ModelOptions::default()
+    };
+    run(
+        &world,
+        Op::ChooseOptions {
+            session,
+            options: options.clone(),
+        },
+    )
+    .await;
+    run(
+        &world,
+        Op::ChangeModelOptions {
+            model: server.model(),
+            options,
         },
     )
     .await;

@@ -24,6 +24,7 @@ async fn begin_as(world: &World, server: &ModelServer, session: SessionId, text:
         model: server.model(),
         text: text.to_owned(),
         folder: None,
+        options: protocol::ModelOptions::default(),
     };
     world.submit(op).await.expect("it begins");
 }

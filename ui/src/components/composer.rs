@@ -7,13 +7,14 @@
 use std::{cell::Cell, rc::Rc};
 
 use leptos::{ev, html, prelude::*};
-use protocol::{ErrorCode, ModelRef, Op, OpId, SessionId};
+use protocol::{ErrorCode, ModelOptions, ModelRef, Op, OpId, SessionId};
 
 use crate::{
     components::{
         folder_picker::{FolderPicker, about_folder},
         icons::{Glyph, Icon},
         model_picker::ModelPicker,
+        options::ChatOptions,
         settings::refusal_words,
         sidebar::chord,
     },
@@ -38,7 +39,13 @@ struct Sending {
 }
 
 impl Sending {
-    fn of(whose: Whose, text: String, model: &ModelRef, folder: Option<String>) -> Self {
+    fn of(
+        whose: Whose,
+        text: String,
+        model: &ModelRef,
+        folder: Option<String>,
+        options: ModelOptions,
+    ) -> Self {
         let session = whose.unwrap_or_else(|| SessionId::from_bits(ipc::random_bits()));
         let op = match whose {
             Some(session) => Op::SendMessage {
@@ -50,6 +57,7 @@ impl Sending {
                 model: model.clone(),
                 text: text.clone(),
                 folder,
+                options,
             },
         };
         Self {
@@ -60,10 +68,15 @@ impl Sending {
         }
     }
 
-    /// Whether both say the same to the same model with the same folder; of a session not begun yet, the id says nothing.
+    /// Whether both say the same to the same model with the same folder and options; of a session not begun yet, the id says nothing.
     fn is(&self, other: &Self) -> bool {
         let begun = |op: &Op| match op {
-            Op::StartSession { model, folder, .. } => Some((model.clone(), folder.clone())),
+            Op::StartSession {
+                model,
+                folder,
+                options,
+                ..
+            } => Some((model.clone(), folder.clone(), options.clone())),
             Op::SendMessage { .. }
             | Op::CancelTurn { .. }
             | Op::RetryTurn { .. }
@@ -74,6 +87,10 @@ impl Sending {
             | Op::ChooseFolder { .. }
             | Op::ChangeTimeLimits { .. }
             | Op::ChooseFallbacks { .. }
+            | Op::ChooseOptions { .. }
+            | Op::ChangeModelOptions { .. }
+            | Op::PullModel { .. }
+            | Op::CancelPull { .. }
             | Op::RenameSession { .. }
             | Op::BinSession { .. }
             | Op::UnbinSession { .. }
@@ -201,7 +218,8 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                 return;
             };
             let folder = desk.folder_for_new.get_untracked();
-            let sending = Sending::of(whose, text, &model, folder);
+            let options = desk.options_for_new.get_untracked();
+            let sending = Sending::of(whose, text, &model, folder, options);
             let sending = unsettled
                 .try_get_value()
                 .flatten()
@@ -302,6 +320,7 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                 <div class="composer-row">
                     <ModelPicker />
                     <FolderPicker />
+                    <ChatOptions />
                     <span class="composer-hint hint" id="composer-hint" role="status">
                         {move || {
                             // Not while the question itself has the focus: it says the same, better.
@@ -374,6 +393,7 @@ fn clear(
         None => {
             fill("");
             desk.folder_for_new.set(None);
+            desk.options_for_new.set(ModelOptions::default());
             desk.drafts.put(None, String::new());
             desk.drafts.put(Some(sending.session), rest.to_owned());
             // Who went elsewhere meanwhile stays there; the new chat is in the list.

@@ -26,7 +26,7 @@ struct Choice {
 enum Row {
     Heading(String),
     /// A choice and its place among the choices.
-    Choice(usize, Choice),
+    Choice(usize, Box<Choice>),
     Quiet(String),
 }
 
@@ -179,6 +179,7 @@ fn PickerList(chosen: Memo<Option<ModelRef>>) -> impl IntoView {
                                 .into_any()
                         }
                         Row::Choice(at, choice) => {
+                            let choice = *choice;
                             view! { <ChoiceRow at choice marked chosen choose=Callback::new(choose) /> }
                                 .into_any()
                         }
@@ -192,6 +193,14 @@ fn PickerList(chosen: Memo<Option<ModelRef>>) -> impl IntoView {
                     on:click=move |_| desk.open_settings(SettingsPart::Servers)
                 >
                     "Servers…"
+                </button>
+                <button
+                    type="button"
+                    class="button button-quiet"
+                    data-testid="picker-manage"
+                    on:click=move |_| desk.open_settings(SettingsPart::Models)
+                >
+                    "Models…"
                 </button>
             </div>
         </div>
@@ -211,12 +220,7 @@ fn ChoiceRow(
     let picked = of.clone();
     let is_chosen = Memo::new(move |_| chosen.with(|chosen| chosen.as_ref() == Some(&picked)));
     let facts = facts(&model);
-    let abilities: Vec<String> = model
-        .capabilities
-        .iter()
-        .filter(|ability| matches!(ability.as_str(), "tools" | "vision" | "thinking"))
-        .cloned()
-        .collect();
+    let abilities = abilities(&model);
     let loaded = model.loaded == Some(true);
     view! {
         <div
@@ -240,15 +244,7 @@ fn ChoiceRow(
             <span class="picker-model">
                 <span class="picker-model-name">{model.name.clone()}</span>
                 <span class="picker-facts">
-                    {loaded
-                        .then(|| {
-                            view! {
-                                <span class="picker-loaded">
-                                    <span class="dot is-ok" aria-hidden="true"></span>
-                                    "loaded"
-                                </span>
-                            }
-                        })}
+                    {loaded.then(loaded_mark)}
                     {facts}
                 </span>
             </span>
@@ -261,6 +257,27 @@ fn ChoiceRow(
         </div>
     }
     .into_any()
+}
+
+/// A dot, and the word for it.
+pub(crate) fn loaded_mark() -> impl IntoView {
+    view! {
+        <span class="picker-loaded">
+            <span class="dot is-ok" aria-hidden="true"></span>
+            "loaded"
+        </span>
+    }
+}
+
+/// What a model can do beside answering in words, as badges say it.
+pub(crate) fn abilities(model: &Model) -> Vec<String> {
+    let shown = |ability: &&String| {
+        matches!(
+            ability.as_str(),
+            "tools" | "vision" | "thinking" | "embedding" | "audio"
+        )
+    };
+    model.capabilities.iter().filter(shown).cloned().collect()
 }
 
 /// A name that still tells models apart when their owner's name is left away.
@@ -278,14 +295,13 @@ fn row_key(row: &Row) -> String {
         Row::Heading(words) => format!("h {words}"),
         Row::Quiet(words) => format!("q {words}"),
         Row::Choice(at, choice) => {
-            let loaded = choice.model.loaded;
-            let (provider, model) = (choice.of.provider, &choice.of.model);
-            format!("{at} {provider} {model} {loaded:?}")
+            let provider = choice.of.provider;
+            format!("{at} {provider} {:?}", choice.model)
         }
     }
 }
 
-fn facts(model: &Model) -> String {
+pub(crate) fn facts(model: &Model) -> String {
     let size = model.size_bytes.map(calendar::bytes);
     let context = model
         .context_tokens
@@ -347,7 +363,7 @@ fn rows(
     let mut rows = Vec::new();
     let mut at = 0;
     let mut push = |rows: &mut Vec<Row>, choice: &Choice| {
-        rows.push(Row::Choice(at, choice.clone()));
+        rows.push(Row::Choice(at, Box::new(choice.clone())));
         at += 1;
     };
     // A short list needs no shortcut into itself.

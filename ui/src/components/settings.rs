@@ -15,6 +15,8 @@ use crate::{
         health::Health,
         icons::{Glyph, Icon},
         limits::{GeneralLimits, LimitFields, LimitsForm},
+        models::Models,
+        options::{THINKS, think_words},
         server_connection::{ConnectionFields, ConnectionForm},
         server_key::{KeyEntry, KeyField, ServerKey},
         sidebar::chord,
@@ -42,9 +44,11 @@ pub(crate) fn Settings(part: SettingsPart) -> impl IntoView {
     let editing = RwSignal::new(None::<protocol::ProviderId>);
     let shortcuts = NodeRef::<html::Section>::new();
     let health = NodeRef::<html::Section>::new();
+    let models = NodeRef::<html::Section>::new();
     let wanted = match part {
         SettingsPart::Shortcuts => Some(shortcuts),
         SettingsPart::Health => Some(health),
+        SettingsPart::Models => Some(models),
         // These are at the top, or take the focus themselves.
         SettingsPart::Servers | SettingsPart::Limits(..) => None,
     };
@@ -61,7 +65,10 @@ pub(crate) fn Settings(part: SettingsPart) -> impl IntoView {
             editing.set(Some(server));
             (None, Some(field))
         }
-        SettingsPart::Servers | SettingsPart::Health | SettingsPart::Shortcuts => (None, None),
+        SettingsPart::Servers
+        | SettingsPart::Models
+        | SettingsPart::Health
+        | SettingsPart::Shortcuts => (None, None),
     };
     let providers = desk.library.providers;
     view! {
@@ -84,6 +91,19 @@ pub(crate) fn Settings(part: SettingsPart) -> impl IntoView {
                         </For>
                     </ul>
                     <AddServer />
+                </section>
+
+                <section
+                    class="settings-part"
+                    aria-labelledby="models-heading"
+                    tabindex="-1"
+                    node_ref=models
+                >
+                    <h2 class="settings-heading" id="models-heading">"Models"</h2>
+                    <p class="hint">
+                        "What your servers have on their disks and in their memory. A download goes on when this window is closed."
+                    </p>
+                    <Models />
                 </section>
 
                 <section class="settings-part" aria-labelledby="fallbacks-heading">
@@ -691,25 +711,25 @@ fn FormDetails(form: ServerForm, focused: Option<LimitField>) -> impl IntoView {
                     <select
                         class="field"
                         on:change=move |event| {
-                            form.think
-                                .set(
-                                    match event_target_value(&event).as_str() {
-                                        "on" => Think::On,
-                                        "off" => Think::Off,
-                                        _ => Think::ServerDefault,
-                                    },
-                                );
+                            let chosen = event_target_value(&event);
+                            let mut known = THINKS.into_iter();
+                            if let Some(think) = known.find(|t| think_words(*t) == chosen) {
+                                form.think.set(think);
+                            }
                         }
                     >
-                        <option value="default" selected=move || form.think.get() == Think::ServerDefault>
-                            "As the server does it"
-                        </option>
-                        <option value="on" selected=move || form.think.get() == Think::On>
-                            "On, for models that can"
-                        </option>
-                        <option value="off" selected=move || form.think.get() == Think::Off>
-                            "Off"
-                        </option>
+                        {THINKS
+                            .map(|think| {
+                                view! {
+                                    <option
+                                        value=think_words(think)
+                                        selected=move || form.think.get() == think
+                                    >
+                                        {think_words(think)}
+                                    </option>
+                                }
+                            })
+                            .collect_view()}
                     </select>
                 </label>
                 <Show when=is_ollama>

@@ -9,7 +9,7 @@
 mod ways;
 mod words;
 
-use protocol::{Provider, Think};
+use protocol::{Decimal, ModelOptions, Think};
 use serde_json::{Map, Value, json};
 
 use super::{CallMade, Message, ModelRequest, ToolSpec, ollama::object};
@@ -29,7 +29,7 @@ const BUDGET_MAX: u64 = 16_000;
 const NAME_BYTES_MAX: usize = 64;
 
 /// The body of a request.
-pub(super) fn encode(provider: &Provider, request: &ModelRequest, ways: Ways) -> Value {
+pub(super) fn encode(request: &ModelRequest, ways: Ways) -> Value {
     let (mut system, mut messages) = (Vec::new(), Vec::new());
     for message in &request.messages {
         match message {
@@ -69,13 +69,25 @@ pub(super) fn encode(provider: &Provider, request: &ModelRequest, ways: Ways) ->
 
     let mut body = Map::new();
     body.insert("model".into(), request.model.clone().into());
-    body.insert("max_tokens".into(), ways.output_max().into());
+    let chosen_max = request.options.num_predict.map_or(u64::MAX, u64::from);
+    let output_max = ways.output_max().min(chosen_max);
+    body.insert("max_tokens".into(), output_max.into());
     if !system.is_empty() {
         body.insert("system".into(), system.into());
     }
     body.insert("messages".into(), messages.into());
     body.insert("stream".into(), true.into());
-    if let Some(thinking) = thinking(provider.think, ways) {
+    let think = request.options.think.unwrap_or_default();
+    let thinking = thinking(think, ways, output_max);
+    let thinks = matches!(think, Think::On | Think::Low | Think::Medium | Think::High);
+    if !(thinks && thinking.is_some()) {
+        // Beside thinking the server takes none of these.
+        body.extend(sampling(&request.options));
+    }
+    if !request.options.stop.is_empty() {
+        body.insert("stop_sequences".into(), request.options.stop.clone().into());
+    }
+    if let Some(thinking) = thinking {
         body.insert("thinking".into(), thinking);
     }
     let tools = tools(request);
@@ -164,19 +176,46 @@ fn mark_last(blocks: &mut [Value]) {
     }
 }
 
-fn thinking(think: Think, ways: Ways) -> Option<Value> {
-    match (think, ways.thinking) {
-        (Think::ServerDefault, _) | (Think::On | Think::Off, Thinking::Unsaid) => None,
-        (Think::Off, Thinking::Adaptive | Thinking::Budget) => Some(json!({ "type": "disabled" })),
-        // Newer models keep their thoughts to themselves unless asked for them.
-        (Think::On, Thinking::Adaptive) => {
-            Some(json!({ "type": "adaptive", "display": "summarized" }))
+fn thinking(think: Think, ways: Ways, output_max: u64) -> Option<Value> {
+    let budget_max = match think {
+        Think::ServerDefault => return None,
+        Think::Off => {
+            return match ways.thinking {
+                Thinking::Adaptive | Thinking::Budget => Some(json!({ "type": "disabled" })),
+                Thinking::Unsaid => None,
+            };
         }
-        (Think::On, Thinking::Budget) => {
-            let budget = BUDGET_MAX.min(ways.output_max() / 2);
+        Think::Low => BUDGET_MAX / 4,
+        Think::Medium => BUDGET_MAX / 2,
+        Think::On | Think::High => BUDGET_MAX,
+    };
+    match ways.thinking {
+        // Newer models keep their thoughts to themselves unless asked for them, and measure them out by themselves.
+        Thinking::Adaptive => Some(json!({ "type": "adaptive", "display": "summarized" })),
+        Thinking::Budget => {
+            let budget = budget_max.min(output_max / 2);
             (budget >= BUDGET_MIN).then(|| json!({ "type": "enabled", "budget_tokens": budget }))
         }
+        Thinking::Unsaid => None,
     }
+}
+
+/// How words are chosen, as far as somebody said it and the server takes it: its scale of temperatures ends at 1.
+fn sampling(options: &ModelOptions) -> Map<String, Value> {
+    let decimal = |value: Option<Decimal>| value.map(|value| value.get().min(1.0).into());
+    let known: [(&str, Option<Value>); 3] = [
+        ("temperature", decimal(options.temperature)),
+        ("top_p", decimal(options.top_p)),
+        // None of the words is no choice.
+        (
+            "top_k",
+            options.top_k.filter(|words| *words > 0).map(Value::from),
+        ),
+    ];
+    let chosen = known.into_iter();
+    chosen
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
 }
 
 /// The tools on offer. Where none is but some were called before, these are named all the same: a server refuses a

@@ -167,6 +167,22 @@ impl Dialer {
         self.ask(request, peer, limit).await
     }
 
+    /// The same, to have something deleted.
+    pub(super) async fn delete(
+        &self,
+        url: &Url,
+        body: &serde_json::Value,
+        peer: &Peer,
+        limit: Duration,
+    ) -> Result<Document, Refusal> {
+        let request = self
+            .client(url, peer)?
+            .delete(url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .body(body.to_string());
+        self.ask(request, peer, limit).await
+    }
+
     async fn ask(
         &self,
         request: RequestBuilder,

@@ -985,7 +985,7 @@ fn error(code: FailureCode, message: String, retry: Retry) -> AttemptError {
     }
 }
 
-fn redacted(peer: &Peer, text: &str) -> String {
+pub(super) fn redacted(peer: &Peer, text: &str) -> String {
     peer.access.redact(text)
 }
 
@@ -1010,7 +1010,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// A duration as a person says it.
-fn in_words(time: Duration) -> String {
+pub(super) fn in_words(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..=119 => format!("{seconds} s"),

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use protocol::{Dialect, Failure, FailureCode, Model, Provider};
+use protocol::{Dialect, Failure, FailureCode, Model, ModelAction, Provider, Timestamp};
 use reqwest::{Url, header::SERVER};
 use serde_json::{Value, json};
 
@@ -19,6 +19,8 @@ use super::{
 
 /// For a list: the server only has to look at its disk.
 const LIST_WAIT: Duration = Duration::from_secs(10);
+/// For what is done to a model: files are removed, or memory is given back.
+const MANAGE_WAIT: Duration = Duration::from_secs(60);
 /// For a look in passing.
 const GLANCE_WAIT: Duration = Duration::from_secs(2);
 
@@ -64,19 +66,92 @@ pub(super) async fn one(
         }),
         Dialect::Ollama => {
             let mut model = found.unwrap_or_else(|| named(name));
-            let url = at(base, "/api/show").map_err(|refusal| refusal.error.failure)?;
-            let shown = dialer
-                .question(&url, &json!({ "model": name }), peer, LIST_WAIT)
-                .await
-                .and_then(|document| json_of(&document, peer))
-                .map_err(|refusal| refusal.error.failure)?;
-            if let Some(list) = shown.get("capabilities") {
-                model.capabilities = strings(list);
-            }
-            model.context_tokens = model.context_tokens.or_else(|| trained_context(&shown));
+            look(dialer, provider, name, peer).await?.add_to(&mut model);
             Ok(model)
         }
     }
+}
+
+/// What only a closer look tells of a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// In the server's words; empty where it does not tell.
+    capabilities: Vec<String>,
+    /// The context it was made for.
+    context_tokens: Option<u64>,
+    parameters: Option<String>,
+    quantization: Option<String>,
+}
+
+impl Look {
+    /// Adds it to what a list said.
+    pub(crate) fn add_to(&self, model: &mut Model) {
+        if !self.capabilities.is_empty() {
+            model.capabilities.clone_from(&self.capabilities);
+        }
+        model.context_tokens = model.context_tokens.or(self.context_tokens);
+        if model.parameters.is_none() {
+            model.parameters.clone_from(&self.parameters);
+        }
+        if model.quantization.is_none() {
+            model.quantization.clone_from(&self.quantization);
+        }
+    }
+}
+
+/// Looks closer at a model of an Ollama.
+pub(super) async fn look(
+    dialer: &Dialer,
+    provider: &Provider,
+    name: &str,
+    peer: &Peer,
+) -> Result<Look, Failure> {
+    let url = at(&provider.base_url, "/api/show").map_err(|refusal| refusal.error.failure)?;
+    let shown = dialer
+        .question(&url, &json!({ "model": name }), peer, LIST_WAIT)
+        .await
+        .and_then(|document| json_of(&document, peer))
+        .map_err(|refusal| refusal.error.failure)?;
+    let details = shown.get("details").unwrap_or(&Value::Null);
+    Ok(Look {
+        capabilities: shown.get("capabilities").map(strings).unwrap_or_default(),
+        context_tokens: trained_context(&shown),
+        parameters: text(details, "parameter_size").map(str::to_owned),
+        quantization: text(details, "quantization_level").map(str::to_owned),
+    })
+}
+
+/// Deletes, copies or unloads a model of an Ollama.
+pub(super) async fn manage(
+    dialer: &Dialer,
+    provider: &Provider,
+    action: &ModelAction,
+    peer: &Peer,
+) -> Result<(), Failure> {
+    let base = &provider.base_url;
+    let place = |path| at(base, path).map_err(|refusal| refusal.error.failure);
+    let done = match action {
+        ModelAction::Delete { model } => {
+            let body = json!({ "model": model });
+            dialer
+                .delete(&place("/api/delete")?, &body, peer, MANAGE_WAIT)
+                .await
+        }
+        ModelAction::Copy { model, to } => {
+            let body = json!({ "source": model, "destination": to });
+            dialer
+                .question(&place("/api/copy")?, &body, peer, MANAGE_WAIT)
+                .await
+        }
+        ModelAction::Unload { model } => {
+            // Nothing is asked of it, and then it need not be kept.
+            let body = json!({ "model": model, "keep_alive": 0, "stream": false });
+            dialer
+                .question(&place("/api/generate")?, &body, peer, MANAGE_WAIT)
+                .await
+        }
+    };
+    done.map(drop).map_err(|refusal| refusal.error.failure)
 }
 
 /// Whether the model has to be loaded still; none if the server does not tell.
@@ -148,6 +223,11 @@ pub(super) async fn ollama(
             if let Some(running) = running {
                 let now = running.iter().find(|entry| is_named(entry, &model.name));
                 model.loaded = Some(now.is_some());
+                if let Some(now) = now {
+                    model.memory_bytes = whole(now.get("size")).filter(|bytes| *bytes > 0);
+                    model.vram_bytes = whole(now.get("size_vram"));
+                    model.expires_at = text(now, "expires_at").and_then(moment);
+                }
                 let in_force = now.and_then(|entry| whole(entry.get("context_length")));
                 model.context_tokens = in_force.or(model.context_tokens);
             }
@@ -263,6 +343,9 @@ fn named(name: &str) -> Model {
     Model {
         name: name.to_owned(),
         loaded: None,
+        memory_bytes: None,
+        vram_bytes: None,
+        expires_at: None,
         size_bytes: None,
         context_tokens: None,
         parameters: None,
@@ -373,6 +456,51 @@ fn server(document: &Document, list: &[Value]) -> String {
     .to_owned()
 }
 
+/// A moment in RFC 3339, as Go writes it: `2026-11-29T17:05:00.368925184Z`, or with `+02:00` at its end.
+fn moment(text: &str) -> Option<Timestamp> {
+    let (date, time) = text.split_once('T')?;
+    let mut date = date.splitn(3, '-').map(str::parse::<i64>);
+    let (year, month, day) = (date.next()?.ok()?, date.next()?.ok()?, date.next()?.ok()?);
+    let zone_at = time.find(['Z', '+', '-'])?;
+    let (clock, zone) = time.split_at(zone_at);
+    let mut clock = clock.splitn(3, ':');
+    let (hours, minutes) = (clock.next()?.parse::<i64>().ok()?, clock.next()?);
+    let minutes: i64 = minutes.parse().ok()?;
+    let seconds: f64 = clock.next()?.parse().ok()?;
+    let offset_minutes = match zone {
+        "Z" => 0,
+        zone => {
+            let (sign, zone) = match zone.strip_prefix('-') {
+                Some(zone) => (-1, zone),
+                None => (1, zone.strip_prefix('+')?),
+            };
+            let (hours, minutes) = zone.split_once(':')?;
+            sign * (hours.parse::<i64>().ok()? * 60 + minutes.parse::<i64>().ok()?)
+        }
+    };
+    let in_range =
+        (1..=12).contains(&month) && (1..=31).contains(&day) && (1..=9999).contains(&year);
+    if !in_range || !(0.0..=61.0).contains(&seconds) {
+        return None;
+    }
+    // Days since 1970 of the civil calendar, counted from March on, so that the leap day is the last of a year.
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * month + 2) / 5 + day - 1;
+    let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100
+        + day_of_year
+        - 719_468;
+    let minutes = (days * 24 + hours) * 60 + minutes - offset_minutes;
+    // Servers say the year 2318 where they mean for ever.
+    Some(Timestamp::from_millis(
+        minutes * 60_000 + (seconds * 1_000.0) as i64,
+    ))
+}
+
 /// `<general.architecture>.context_length` of `/api/show`.
 fn trained_context(shown: &Value) -> Option<u64> {
     let facts = shown.get("model_info")?;
@@ -407,4 +535,29 @@ fn strings(list: &Value) -> Vec<String> {
         .flatten()
         .filter_map(|item| item.as_str().map(str::to_owned))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_read_whatever_its_zone_and_fraction() {
+        for (text, millis) in [
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("2026-11-29T17:05:00.368925184Z", Some(1_795_971_900_368)),
+            (
+                "2026-11-29T19:05:00.368925184+02:00",
+                Some(1_795_971_900_368),
+            ),
+            ("2024-02-29T23:59:59Z", Some(1_709_251_199_000)),
+            ("2024-02-29T20:29:59-03:30", Some(1_709_251_199_000)),
+            ("2318-03-10T17:05:00Z", Some(10_987_722_300_000)),
+            ("yesterday", None),
+            ("2024-13-01T00:00:00Z", None),
+            ("2024-01-01T00:00Z", None),
+        ] {
+            assert_eq!(moment(text).map(Timestamp::millis), millis, "{text}");
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! Ollama's own API: `/api/chat`, one JSON object a line.
 //!
-//! Invariant: only `"done":true` ends an answer. `num_ctx`, `keep_alive` and `think` come from the provider alone, so
-//! that they are equal in every request and the server never reloads the model because of us; `truncate` is off, so
-//! that history is dropped by us and visibly, or not at all.
+//! Invariant: only `"done":true` ends an answer. `num_ctx` and `keep_alive` come from the options alone, which are the
+//! same in every request of a turn and change only when somebody changes them, so that the server never reloads the
+//! model because of us; `truncate` is off, so that history is dropped by us and visibly, or not at all.
 
-use protocol::{FinishReason, Provider, Think};
+use protocol::{Decimal, FinishReason, ModelOptions, Think};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -23,28 +23,58 @@ pub(super) const PAGE_BYTES_MAX: u64 = 64 * 1024;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// The body of a chat request.
-pub(super) fn encode(provider: &Provider, request: &ModelRequest) -> Value {
+pub(super) fn encode(request: &ModelRequest) -> Value {
     let messages: Vec<Value> = request.messages.iter().filter_map(message).collect();
     let mut body = Map::new();
     body.insert("model".into(), request.model.clone().into());
     body.insert("messages".into(), messages.into());
     body.insert("stream".into(), true.into());
     body.insert("truncate".into(), false.into());
-    if let Some(tokens) = provider.num_ctx {
-        body.insert("options".into(), json!({ "num_ctx": tokens }));
+    let sampling = sampling(&request.options);
+    if !sampling.is_empty() {
+        body.insert("options".into(), sampling.into());
     }
-    if let Some(time) = &provider.keep_alive {
+    if let Some(time) = &request.options.keep_alive {
         body.insert("keep_alive".into(), keep_alive(time));
     }
-    match provider.think {
-        Think::ServerDefault => None,
-        Think::On => body.insert("think".into(), true.into()),
-        Think::Off => body.insert("think".into(), false.into()),
+    let think: Option<Value> = match request.options.think {
+        None | Some(Think::ServerDefault) => None,
+        Some(Think::On) => Some(true.into()),
+        Some(Think::Off) => Some(false.into()),
+        Some(Think::Low) => Some("low".into()),
+        Some(Think::Medium) => Some("medium".into()),
+        Some(Think::High) => Some("high".into()),
     };
+    if let Some(think) = think {
+        body.insert("think".into(), think);
+    }
     if !request.tools.is_empty() {
         body.insert("tools".into(), super::openai::tools(&request.tools));
     }
     body.into()
+}
+
+/// What stands in `options`: what was chosen and nothing else.
+fn sampling(options: &ModelOptions) -> Map<String, Value> {
+    let decimal = |value: Option<Decimal>| value.map(|value| value.get().into());
+    let known: [(&str, Option<Value>); 9] = [
+        ("num_ctx", options.num_ctx.map(Value::from)),
+        ("temperature", decimal(options.temperature)),
+        ("top_p", decimal(options.top_p)),
+        ("top_k", options.top_k.map(Value::from)),
+        ("min_p", decimal(options.min_p)),
+        ("repeat_penalty", decimal(options.repeat_penalty)),
+        ("seed", options.seed.map(Value::from)),
+        ("num_predict", options.num_predict.map(Value::from)),
+        (
+            "stop",
+            (!options.stop.is_empty()).then(|| options.stop.clone().into()),
+        ),
+    ];
+    let chosen = known.into_iter();
+    chosen
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
 }
 
 /// Ollama takes "10m" as a string, but seconds and "for ever" (-1) as a number only.

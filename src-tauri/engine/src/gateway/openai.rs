@@ -5,7 +5,7 @@
 //! stream is an answer; a web page or a proxy's words are not, whatever status and content type they came with.
 //! Never relied on: `choices[0]` being there, `content` being a string, a chunk's order of keys, a last blank line.
 
-use protocol::{FinishReason, Provider, Think};
+use protocol::{Decimal, FinishReason, ModelOptions, Think};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -25,7 +25,7 @@ pub(super) enum AskUsage {
 }
 
 /// The body of a chat request.
-pub(super) fn encode(provider: &Provider, request: &ModelRequest, usage: AskUsage) -> Value {
+pub(super) fn encode(request: &ModelRequest, usage: AskUsage) -> Value {
     let messages: Vec<Value> = request.messages.iter().filter_map(message).collect();
     let mut body = Map::new();
     body.insert("model".into(), request.model.clone().into());
@@ -39,15 +39,48 @@ pub(super) fn encode(provider: &Provider, request: &ModelRequest, usage: AskUsag
     }
     // The switch that llama.cpp, vLLM and SGLang have in common.
     let kwargs = |on: bool| json!({ "enable_thinking": on });
-    match provider.think {
-        Think::ServerDefault => None,
-        Think::On => body.insert("chat_template_kwargs".into(), kwargs(true)),
-        Think::Off => body.insert("chat_template_kwargs".into(), kwargs(false)),
+    let thinks = match request.options.think {
+        None | Some(Think::ServerDefault) => None,
+        Some(Think::On) => Some((kwargs(true), None)),
+        Some(Think::Off) => Some((kwargs(false), None)),
+        Some(Think::Low) => Some((kwargs(true), Some("low"))),
+        Some(Think::Medium) => Some((kwargs(true), Some("medium"))),
+        Some(Think::High) => Some((kwargs(true), Some("high"))),
     };
+    if let Some((switch, effort)) = thinks {
+        body.insert("chat_template_kwargs".into(), switch);
+        if let Some(effort) = effort {
+            body.insert("reasoning_effort".into(), effort.into());
+        }
+    }
+    body.extend(sampling(&request.options));
     if !request.tools.is_empty() {
         body.insert("tools".into(), tools(&request.tools));
     }
     body.into()
+}
+
+/// How words are chosen, as far as somebody said it. The last three are not OpenAI's own: llama.cpp and most others
+/// know them, and who does not says so.
+fn sampling(options: &ModelOptions) -> Map<String, Value> {
+    let decimal = |value: Option<Decimal>| value.map(|value| value.get().into());
+    let known: [(&str, Option<Value>); 8] = [
+        ("temperature", decimal(options.temperature)),
+        ("top_p", decimal(options.top_p)),
+        ("seed", options.seed.map(Value::from)),
+        ("max_tokens", options.num_predict.map(Value::from)),
+        (
+            "stop",
+            (!options.stop.is_empty()).then(|| options.stop.clone().into()),
+        ),
+        ("top_k", options.top_k.map(Value::from)),
+        ("min_p", decimal(options.min_p)),
+        ("repeat_penalty", decimal(options.repeat_penalty)),
+    ];
+    let chosen = known.into_iter();
+    chosen
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
 }
 
 /// Tools as both dialects are told of them.

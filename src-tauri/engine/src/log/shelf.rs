@@ -27,7 +27,10 @@ pub(crate) enum Shelving {
     /// A session.
     Session(SessionSummary),
     /// It is whole again: so many sessions, and everything else in this page, which names none of them.
-    Done { sessions: u64, page: LibraryPage },
+    Done {
+        sessions: u64,
+        page: Box<LibraryPage>,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,7 +62,7 @@ pub(super) fn write(db: &Connection, step: &Shelving) -> Result<usize, CommitErr
             let header = Header {
                 version: VERSION,
                 sessions: *sessions,
-                page: page.clone(),
+                page: page.as_ref().clone(),
             };
             let body = serde_json::to_string(&header).map_err(writer::encoding)?;
             sql(writer::write_head(db, STREAM, page.as_of.count(), &body))

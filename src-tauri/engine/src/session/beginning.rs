@@ -4,7 +4,8 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use protocol::{
-    ErrorCode, ErrorReport, EventBody, ItemId, ModelRef, OpId, Place, Receipt, TurnId, TurnOutcome,
+    ErrorCode, ErrorReport, EventBody, ItemId, ModelOptions, ModelRef, OpId, Place, Receipt,
+    TurnId, TurnOutcome,
 };
 use tokio::sync::oneshot;
 
@@ -89,13 +90,13 @@ impl Session {
         let fallbacks = others.iter().map(|(_, model)| model.clone()).collect();
         let limits = self.shared.limits().await.map_err(|e| read_report(&e))?;
         let ceiling = Duration::from_millis(provider.limits.unwrap_or(limits).ceiling_ms);
-        let candidates = std::iter::once((provider, model.clone()))
-            .chain(others)
-            .map(|(provider, model)| {
-                let limits = provider.limits.unwrap_or(limits);
-                Candidate::new(provider, model, &limits)
-            })
-            .collect();
+        let chosen = chosen_with(&self.head.options, &written);
+        let mut candidates = Vec::new();
+        for (provider, model) in std::iter::once((provider, model.clone())).chain(others) {
+            let limits = provider.limits.unwrap_or(limits);
+            let options = self.options_for(&model, &chosen).await?;
+            candidates.push(Candidate::new(provider, model, &limits, &options));
+        }
         let turn = self.head.next_turn;
         let item = self.head.next_item;
         written.bodies.push((
@@ -127,6 +128,16 @@ impl Session {
             self.run_turn(turn, item.next(), candidates, ceiling);
         }
         Ok(receipt)
+    }
+
+    /// How this session, which chose so, asks that model: the nearest word on each option.
+    async fn options_for(
+        &self,
+        model: &ModelRef,
+        chosen: &ModelOptions,
+    ) -> Result<ModelOptions, ErrorReport> {
+        let of_model = self.shared.shelf.options_of(model).await;
+        Ok(chosen.over(&of_model.map_err(|e| read_report(&e))?))
     }
 
     fn run_turn(
@@ -201,4 +212,17 @@ impl Session {
             let _ = ended_in.send(end);
         });
     }
+}
+
+/// What the session says of its options once this is written.
+fn chosen_with(now: &ModelOptions, written: &Written) -> ModelOptions {
+    let mut newly = written.bodies.iter().rev();
+    let newly = newly.find_map(|(_, body)| {
+        if let EventBody::OptionsChosen { options } = body {
+            Some(options)
+        } else {
+            None
+        }
+    });
+    newly.unwrap_or(now).clone()
 }

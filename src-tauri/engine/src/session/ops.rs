@@ -3,15 +3,16 @@
 use std::path::Path;
 
 use protocol::{
-    Answer, ErrorCode, ErrorReport, EventBody, ItemBody, ItemId, MessagePurpose, ModelRef, Op,
-    OpId, Origin, OutcomeKind, Receipt, Resolution, RewindFor, Seq, StreamId, TitleBy, TurnId,
+    Answer, ErrorCode, ErrorReport, EventBody, ItemBody, ItemId, MessagePurpose, ModelOptions,
+    ModelRef, Op, OpId, Origin, OutcomeKind, Receipt, Resolution, RewindFor, Seq, StreamId,
+    TitleBy, TurnId,
 };
 
 use super::{Session, Stamp, Written};
 use crate::{
     log::{Derived, Durability, OpDigest},
     mutant::mutated,
-    refusal::{commit_report, invalid, read_report},
+    refusal::{commit_report, invalid, read_report, usable_options},
     sample,
     turn::{self, Answered},
 };
@@ -53,8 +54,17 @@ impl Session {
                 model,
                 text,
                 folder,
+                options,
                 ..
-            } => self.start(stamp, op_id, model, text, folder).await,
+            } => {
+                let beginning = Beginning {
+                    model,
+                    text,
+                    folder,
+                    options,
+                };
+                self.start(stamp, op_id, beginning).await
+            }
             Op::AddSample { .. } => self.add_sample(stamp, op_id).await,
             Op::SendMessage { text, .. } => self.send(stamp, op_id, text).await,
             Op::RetryTurn {
@@ -84,6 +94,7 @@ impl Session {
             Op::NoteSeen { turn, .. } => self.note_seen(stamp, turn).await,
             Op::ChooseModel { model, .. } => self.choose_model(stamp, model).await,
             Op::ChooseFolder { folder, .. } => self.choose_folder(stamp, folder).await,
+            Op::ChooseOptions { options, .. } => self.choose_options(stamp, options).await,
             Op::ContinueTurn {
                 turn, expected_tip, ..
             } => self.go_on(stamp, op_id, turn, expected_tip).await,
@@ -93,6 +104,9 @@ impl Session {
             Op::CancelTurn { .. }
             | Op::ChangeTimeLimits { .. }
             | Op::ChooseFallbacks { .. }
+            | Op::ChangeModelOptions { .. }
+            | Op::PullModel { .. }
+            | Op::CancelPull { .. }
             | Op::AddProvider { .. }
             | Op::ChangeProvider { .. }
             | Op::RemoveProvider { .. } => Err(ErrorReport::new(
@@ -106,11 +120,16 @@ impl Session {
         &mut self,
         op: Stamp,
         op_id: OpId,
-        model: ModelRef,
-        text: String,
-        folder: Option<String>,
+        beginning: Beginning,
     ) -> Result<Receipt, ErrorReport> {
         self.must_be_new()?;
+        let Beginning {
+            model,
+            text,
+            folder,
+            options,
+        } = beginning;
+        let options = usable_options(options)?;
         let session = self.id;
         let title = title_from(&text);
         let folder = usable_folder(folder).await?;
@@ -132,6 +151,9 @@ impl Session {
         ];
         if folder.is_some() {
             before.push((None, EventBody::FolderChosen { folder }));
+        }
+        if !options.is_empty() {
+            before.push((None, EventBody::OptionsChosen { options }));
         }
         let library = vec![EventBody::SessionListed {
             session,
@@ -421,6 +443,22 @@ impl Session {
         self.save(written, Durability::Process).await
     }
 
+    /// From the next turn on: what runs asks to its end as it began.
+    async fn choose_options(
+        &mut self,
+        op: Stamp,
+        options: ModelOptions,
+    ) -> Result<Receipt, ErrorReport> {
+        self.must_exist()?;
+        let options = usable_options(options)?;
+        let written = Written {
+            bodies: vec![(None, EventBody::OptionsChosen { options })],
+            op,
+            ..Written::default()
+        };
+        self.save(written, Durability::Process).await
+    }
+
     /// A new turn that asks the model to go on where the last one's answer stopped.
     async fn go_on(
         &mut self,
@@ -526,6 +564,14 @@ impl Session {
             .with_remedy("choose one below the text")
         })
     }
+}
+
+/// What begins a session.
+struct Beginning {
+    model: ModelRef,
+    text: String,
+    folder: Option<String>,
+    options: ModelOptions,
 }
 
 /// What begins a turn.

@@ -82,6 +82,7 @@ async fn begin_with_file(world: &World, server: &ModelServer) -> SessionId {
         model: server.model(),
         text: "Read.".to_owned(),
         folder: Some(folder.display().to_string()),
+        options: protocol::ModelOptions::default(),
     });
     started.await.expect("it starts");
     session

@@ -9,8 +9,9 @@ use std::{
 };
 
 use protocol::{
-    Admission, Cursor, Event, EventBody, LibraryPage, LogId, ModelRef, Page, Place, Provider,
-    Salvage, SessionId, SessionState, SessionSummary, StreamId, TimeLimits, Timestamp,
+    Admission, Cursor, Event, EventBody, LibraryPage, LogId, ModelOptions, ModelRef, OpenPull,
+    OptionsOfModel, Page, Place, Provider, PullOutcome, Salvage, SessionId, SessionState,
+    SessionSummary, StreamId, TimeLimits, Timestamp, canonical_model_name,
 };
 
 use super::{Follow, WrongPage};
@@ -24,6 +25,8 @@ pub struct Library {
     last_model: Option<ModelRef>,
     limits: Option<TimeLimits>,
     fallbacks: Vec<ModelRef>,
+    model_options: Vec<OptionsOfModel>,
+    pulls: Vec<OpenPull>,
     salvages: Vec<Salvage>,
     cursor: Cursor,
 }
@@ -40,7 +43,7 @@ pub enum LibraryChange {
     Providers,
     /// The model a new session begins with.
     LastModel,
-    /// The time limits, the fallbacks, or what was salvaged.
+    /// The time limits, the fallbacks, models' options, pulls, or what was salvaged.
     Settings,
 }
 
@@ -54,6 +57,8 @@ impl Library {
             last_model: None,
             limits: None,
             fallbacks: Vec::new(),
+            model_options: Vec::new(),
+            pulls: Vec::new(),
             salvages: Vec::new(),
             cursor: Cursor::at_start(log),
         }
@@ -96,6 +101,23 @@ impl Library {
         &self.fallbacks
     }
 
+    /// How models are asked, each as far as somebody chose.
+    pub fn model_options(&self) -> &[OptionsOfModel] {
+        &self.model_options
+    }
+
+    /// How this model is asked, as far as somebody chose.
+    pub fn options_of(&self, model: &ModelRef) -> Option<&ModelOptions> {
+        let mut all = self.model_options.iter();
+        all.find(|own| same_model(&own.model, model))
+            .map(|own| &own.options)
+    }
+
+    /// Pulls that were begun and not completed, oldest first.
+    pub fn pulls(&self) -> &[OpenPull] {
+        &self.pulls
+    }
+
     /// What was saved of damaged logs, oldest first.
     pub fn salvages(&self) -> &[Salvage] {
         &self.salvages
@@ -109,6 +131,8 @@ impl Library {
             last_model: self.last_model.clone(),
             limits: self.limits,
             fallbacks: self.fallbacks.clone(),
+            model_options: self.model_options.clone(),
+            pulls: self.pulls.clone(),
             salvages: self.salvages.clone(),
             as_of: self.cursor,
         }
@@ -233,6 +257,41 @@ impl Library {
                 self.fallbacks.clone_from(models);
                 changes.push(LibraryChange::Settings);
             }
+            EventBody::ModelOptionsChanged { model, options } => {
+                self.model_options.retain(|own| !same_model(&own.model, model));
+                if !options.is_empty() {
+                    self.model_options.push(OptionsOfModel {
+                        model: model.clone(),
+                        options: options.clone(),
+                    });
+                }
+                changes.push(LibraryChange::Settings);
+            }
+            EventBody::ModelPullStarted { boot, model } => {
+                self.pulls.retain(|pull| !same_pull(&pull.model, model));
+                self.pulls.push(OpenPull {
+                    model: model.clone(),
+                    boot: *boot,
+                    started_at: at,
+                    failure: None,
+                });
+                changes.push(LibraryChange::Settings);
+            }
+            EventBody::ModelPullEnded { model, outcome } => {
+                match outcome {
+                    PullOutcome::Completed | PullOutcome::Cancelled => {
+                        self.pulls.retain(|pull| !same_pull(&pull.model, model));
+                    }
+                    // One that the user wants no more of has no failure either.
+                    PullOutcome::Failed { failure } => {
+                        let mut pulls = self.pulls.iter_mut();
+                        if let Some(pull) = pulls.find(|pull| same_pull(&pull.model, model)) {
+                            pull.failure = Some(failure.clone());
+                        }
+                    }
+                }
+                changes.push(LibraryChange::Settings);
+            }
             EventBody::LogSalvaged { salvage } => {
                 self.salvages.push(salvage.clone());
                 changes.push(LibraryChange::Settings);
@@ -242,6 +301,7 @@ impl Library {
             | EventBody::SessionRenamed { .. }
             | EventBody::ModelChosen { .. }
             | EventBody::FolderChosen { .. }
+            | EventBody::OptionsChosen { .. }
             | EventBody::UserMessageAdded { .. }
             | EventBody::TurnStarted { .. }
             | EventBody::StepStarted { .. }
@@ -327,10 +387,22 @@ impl From<LibraryPage> for Library {
             last_model: page.last_model,
             limits: page.limits,
             fallbacks: page.fallbacks,
+            model_options: page.model_options,
+            pulls: page.pulls,
             salvages: page.salvages,
             cursor: page.as_of,
         }
     }
+}
+
+fn same_model(one: &ModelRef, other: &ModelRef) -> bool {
+    one.provider == other.provider && one.model == other.model
+}
+
+/// A pull is of what the server sees as one name.
+fn same_pull(one: &ModelRef, other: &ModelRef) -> bool {
+    one.provider == other.provider
+        && canonical_model_name(&one.model) == canonical_model_name(&other.model)
 }
 
 fn rank(summary: &SessionSummary) -> Rank {

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use protocol::{
-    Admission, Cursor, Event, EventBody, ItemId, ItemView, LogId, ModelRef, Origin, Page, Seq,
-    SessionId, StreamId, TranscriptPage, TurnId, TurnView,
+    Admission, Cursor, Event, EventBody, ItemId, ItemView, LogId, ModelOptions, ModelRef, Origin,
+    Page, Seq, SessionId, StreamId, TranscriptPage, TurnId, TurnView,
 };
 
 use super::{Change, Follow, WrongPage, turn::Turn};
@@ -22,6 +22,7 @@ pub struct Transcript {
     origin: Origin,
     model: Option<ModelRef>,
     folder: Option<String>,
+    options: ModelOptions,
     turns: VecDeque<Turn>,
     more_before: bool,
     /// Every turn before this one is still to be loaded, if there is any; `None`: there is nothing above.
@@ -65,6 +66,7 @@ impl Transcript {
             origin: Origin::Conversation,
             model: None,
             folder: None,
+            options: ModelOptions::default(),
             turns: VecDeque::new(),
             more_before: false,
             floor: None,
@@ -95,6 +97,11 @@ impl Transcript {
     /// The folder its next turn's tools may read and write in.
     pub fn folder(&self) -> Option<&str> {
         self.folder.as_deref()
+    }
+
+    /// How its next turn asks, as far as the session says it.
+    pub fn options(&self) -> &ModelOptions {
+        &self.options
     }
 
     /// The model its next turn uses.
@@ -195,6 +202,7 @@ impl Transcript {
             origin: self.origin,
             model: self.model.clone(),
             folder: self.folder.clone(),
+            options: self.options.clone(),
             turns: self.turns().cloned().collect(),
             more_before: self.more_before,
             tip: self.tip,
@@ -219,6 +227,10 @@ impl Transcript {
             }
             EventBody::FolderChosen { folder } => {
                 self.folder.clone_from(folder);
+                changes.push(Change::SessionChanged);
+            }
+            EventBody::OptionsChosen { options } => {
+                self.options.clone_from(options);
                 changes.push(Change::SessionChanged);
             }
             EventBody::HistoryRewound { from, .. } => self.rewind(*from, changes),
@@ -265,6 +277,9 @@ impl Transcript {
             | EventBody::ProviderRemoved { .. }
             | EventBody::TimeLimitsChanged { .. }
             | EventBody::FallbacksChosen { .. }
+            | EventBody::ModelOptionsChanged { .. }
+            | EventBody::ModelPullStarted { .. }
+            | EventBody::ModelPullEnded { .. }
             | EventBody::LogSalvaged { .. } => {}
         }
     }
@@ -398,6 +413,7 @@ impl From<TranscriptPage> for Transcript {
             origin: page.origin,
             model: page.model,
             folder: page.folder,
+            options: page.options,
             // Nothing is loaded, so everything there is comes before any turn.
             floor: match turns.front() {
                 Some(first) => Some(first.view.turn),

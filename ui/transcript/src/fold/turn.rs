@@ -268,6 +268,7 @@ impl Turn {
             | EventBody::SessionRenamed { .. }
             | EventBody::ModelChosen { .. }
             | EventBody::FolderChosen { .. }
+            | EventBody::OptionsChosen { .. }
             | EventBody::HistoryRewound { .. }
             | EventBody::HistoryRestored { .. }
             // Of the library's stream.
@@ -286,6 +287,9 @@ impl Turn {
             | EventBody::ProviderRemoved { .. }
             | EventBody::TimeLimitsChanged { .. }
             | EventBody::FallbacksChosen { .. }
+            | EventBody::ModelOptionsChanged { .. }
+            | EventBody::ModelPullStarted { .. }
+            | EventBody::ModelPullEnded { .. }
             | EventBody::LogSalvaged { .. } => {}
         }
     }
@@ -323,11 +327,15 @@ impl Turn {
             | EventBody::ProviderRemoved { .. }
             | EventBody::TimeLimitsChanged { .. }
             | EventBody::FallbacksChosen { .. }
+            | EventBody::ModelOptionsChanged { .. }
+            | EventBody::ModelPullStarted { .. }
+            | EventBody::ModelPullEnded { .. }
             | EventBody::LogSalvaged { .. }
             | EventBody::SessionStarted { .. }
             | EventBody::SessionRenamed { .. }
             | EventBody::ModelChosen { .. }
             | EventBody::FolderChosen { .. }
+            | EventBody::OptionsChosen { .. }
             | EventBody::HistoryRewound { .. }
             | EventBody::HistoryRestored { .. }
             | EventBody::Unsupported { .. } => false,

@@ -144,6 +144,7 @@ impl Engine {
             origin: Origin::Conversation,
             model: None,
             folder: None,
+            options: protocol::ModelOptions::default(),
             turns: Vec::new(),
             more_before: false,
             taken_out: None,
@@ -1023,6 +1024,8 @@ fn an_attach_answer_that_contradicts_its_question_is_not_believed() {
                 last_model: None,
                 limits: None,
                 fallbacks: Vec::new(),
+                model_options: Vec::new(),
+                pulls: Vec::new(),
                 salvages: Vec::new(),
                 as_of: answer.head,
             }));

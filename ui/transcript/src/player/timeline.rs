@@ -193,6 +193,7 @@ fn mark(body: &EventBody) -> Option<MarkKind> {
         | EventBody::SessionRenamed { .. }
         | EventBody::ModelChosen { .. }
         | EventBody::FolderChosen { .. }
+        | EventBody::OptionsChosen { .. }
         | EventBody::HistoryRewound { .. }
         | EventBody::HistoryRestored { .. }
         | EventBody::SessionRestored { .. }
@@ -210,6 +211,9 @@ fn mark(body: &EventBody) -> Option<MarkKind> {
         | EventBody::ProviderRemoved { .. }
         | EventBody::TimeLimitsChanged { .. }
         | EventBody::FallbacksChosen { .. }
+        | EventBody::ModelOptionsChanged { .. }
+        | EventBody::ModelPullStarted { .. }
+        | EventBody::ModelPullEnded { .. }
         | EventBody::LogSalvaged { .. } => None,
     }
 }

@@ -53,6 +53,7 @@ pub fn event(body: &EventBody) -> String {
         | EventBody::SessionRenamed { .. }
         | EventBody::ModelChosen { .. }
         | EventBody::FolderChosen { .. }
+        | EventBody::OptionsChosen { .. }
         | EventBody::HistoryRewound { .. }
         | EventBody::HistoryRestored { .. }
         | EventBody::SessionRestored { .. }
@@ -70,6 +71,9 @@ pub fn event(body: &EventBody) -> String {
         | EventBody::ProviderRemoved { .. }
         | EventBody::TimeLimitsChanged { .. }
         | EventBody::FallbacksChosen { .. }
+        | EventBody::ModelOptionsChanged { .. }
+        | EventBody::ModelPullStarted { .. }
+        | EventBody::ModelPullEnded { .. }
         | EventBody::LogSalvaged { .. } => "a change beside the turn".to_owned(),
     }
 }

@@ -25,6 +25,9 @@ fn model(name: &str) -> Model {
     Model {
         name: name.to_owned(),
         loaded: None,
+        memory_bytes: None,
+        vram_bytes: None,
+        expires_at: None,
         size_bytes: None,
         context_tokens: None,
         parameters: None,

@@ -1,6 +1,6 @@
 //! Anthropic's messages API: what goes out, and what every shape of an answer comes to.
 
-use protocol::{Dialect, FinishReason, Provider, Think};
+use protocol::{Dialect, FinishReason, Think};
 use serde_json::{Value, json};
 
 use crate::gateway::{
@@ -9,11 +9,7 @@ use crate::gateway::{
     fault::Fault,
 };
 
-use super::{Decoded, decode, requests::provider};
-
-fn anthropic() -> Provider {
-    provider(Dialect::Anthropic)
-}
+use super::{Decoded, decode};
 
 fn user(text: &str) -> Message {
     Message::User { text: text.into() }
@@ -48,11 +44,12 @@ fn asking(messages: Vec<Message>) -> ModelRequest {
         model: "m".into(),
         messages,
         tools: vec![],
+        options: protocol::ModelOptions::default(),
     }
 }
 
 fn body(request: &ModelRequest) -> Value {
-    encode(&anthropic(), request, Ways::default())
+    encode(request, Ways::default())
 }
 
 fn offering(request: ModelRequest) -> ModelRequest {
@@ -175,11 +172,9 @@ fn thinking_is_asked_for_in_the_way_that_the_model_takes() {
         protocol::Failure::new(protocol::FailureCode::BadRequest, "no").with_detail(words)
     };
     let thinking = |think, ways| {
-        let provider = Provider {
-            think,
-            ..anthropic()
-        };
-        encode(&provider, &asking(vec![user("hi")]), ways)["thinking"].clone()
+        let mut request = asking(vec![user("hi")]);
+        request.options.think = Some(think);
+        encode(&request, ways)["thinking"].clone()
     };
     let ways = Ways::default();
     assert_eq!(thinking(Think::ServerDefault, ways), Value::Null);
@@ -192,6 +187,10 @@ fn thinking_is_asked_for_in_the_way_that_the_model_takes() {
     assert_eq!(
         thinking(Think::On, ways),
         json!({"type":"enabled","budget_tokens":16_000})
+    );
+    assert_eq!(
+        thinking(Think::Low, ways),
+        json!({"type":"enabled","budget_tokens":4_000})
     );
     let ways = ways.after(&refused("max_tokens: 32000 > 4096")).unwrap();
     assert_eq!(

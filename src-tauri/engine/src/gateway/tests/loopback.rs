@@ -206,6 +206,7 @@ pub(super) fn request() -> ModelRequest {
         model: "m".into(),
         messages: vec![Message::User { text: "hi".into() }],
         tools: vec![],
+        options: protocol::ModelOptions::default(),
     }
 }
 
@@ -679,10 +680,7 @@ fn a_model_that_refuses_how_it_is_asked_is_asked_in_its_own_way_from_then_on() {
     run(async {
         let fake = Fake::start().await;
         let gateway = Gateway::new(Arc::new(HandClock::default()), Arc::new(NoKeys)).unwrap();
-        let provider = Provider {
-            think: Think::On,
-            ..provider(Dialect::Anthropic, &fake.address())
-        };
+        let provider = provider(Dialect::Anthropic, &fake.address());
         let refuse = |words: &str| {
             let error = serde_json::json!({"type":"error","error":{
                 "type":"invalid_request_error","message":words}});
@@ -704,7 +702,8 @@ fn a_model_that_refuses_how_it_is_asked_is_asked_in_its_own_way_from_then_on() {
             vec![("\"budget_tokens\":4096", answer)],
         ];
         for round in rounds {
-            let (request, limits) = (request(), Limits::default());
+            let (mut request, limits) = (request(), Limits::default());
+            request.options.think = Some(Think::On);
             let serve = async {
                 for (asked, answer) in &round {
                     let (call, mut socket) = fake.request().await;

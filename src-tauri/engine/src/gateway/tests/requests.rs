@@ -1,10 +1,10 @@
 //! What goes out: the body of a request in both dialects.
 
-use protocol::{Dialect, Provider, ProviderId, Think};
+use protocol::{Decimal, Dialect, ModelOptions, Provider, ProviderId, Think};
 use serde_json::{Value, json};
 
 use crate::gateway::{
-    CallMade, Message, ModelRequest, ToolSpec, ollama,
+    CallMade, Message, ModelRequest, ToolSpec, anthropic, ollama,
     openai::{self, AskUsage},
 };
 
@@ -27,6 +27,14 @@ fn asking(messages: Vec<Message>) -> ModelRequest {
         model: "m".into(),
         messages,
         tools: vec![],
+        options: ModelOptions::default(),
+    }
+}
+
+fn with(options: ModelOptions) -> ModelRequest {
+    ModelRequest {
+        options,
+        ..asking(vec![])
     }
 }
 
@@ -79,7 +87,7 @@ fn tools() -> Value {
 #[test]
 fn ollama_is_asked_in_its_own_words() {
     assert_eq!(
-        ollama::encode(&provider(Dialect::Ollama), &conversation()),
+        ollama::encode(&conversation()),
         json!({
             "model": "m",
             "stream": true,
@@ -102,11 +110,7 @@ fn ollama_is_asked_in_its_own_words() {
 #[test]
 fn openai_compatible_servers_are_asked_in_theirs() {
     assert_eq!(
-        openai::encode(
-            &provider(Dialect::OpenAiChat),
-            &conversation(),
-            AskUsage::Yes
-        ),
+        openai::encode(&conversation(), AskUsage::Yes),
         json!({
             "model": "m",
             "stream": true,
@@ -135,7 +139,10 @@ fn context_length_and_keep_alive_are_the_same_in_every_request_of_a_provider() {
         ..provider(Dialect::Ollama)
     };
     for request in [conversation(), asking(vec![])] {
-        let body = ollama::encode(&provider, &request);
+        let body = ollama::encode(&ModelRequest {
+            options: ModelOptions::of_server(&provider),
+            ..request
+        });
         assert_eq!(body["options"], json!({"num_ctx":8192}));
         assert_eq!(body["keep_alive"], json!("10m"));
         assert_eq!(body["think"], json!(false));
@@ -149,32 +156,92 @@ fn keep_alive_in_seconds_or_for_ever_is_a_number_as_ollama_wants_it() {
         (" 300 ", json!(300)),
         ("1h30m", json!("1h30m")),
     ] {
-        let provider = Provider {
+        let options = ModelOptions {
             keep_alive: Some(time.into()),
-            ..provider(Dialect::Ollama)
+            ..ModelOptions::default()
         };
-        assert_eq!(
-            ollama::encode(&provider, &asking(vec![]))["keep_alive"],
-            want
-        );
+        assert_eq!(ollama::encode(&with(options))["keep_alive"], want);
     }
 }
 
 #[test]
 fn nothing_is_said_about_thinking_unless_the_user_did() {
-    for (think, plain, kwargs) in [
-        (Think::ServerDefault, Value::Null, Value::Null),
-        (Think::On, json!(true), json!({"enable_thinking":true})),
-        (Think::Off, json!(false), json!({"enable_thinking":false})),
+    let on = || json!({"enable_thinking":true});
+    for (think, plain, kwargs, effort) in [
+        (Think::ServerDefault, Value::Null, Value::Null, Value::Null),
+        (Think::On, json!(true), on(), Value::Null),
+        (
+            Think::Off,
+            json!(false),
+            json!({"enable_thinking":false}),
+            Value::Null,
+        ),
+        (Think::Low, json!("low"), on(), json!("low")),
+        (Think::Medium, json!("medium"), on(), json!("medium")),
+        (Think::High, json!("high"), on(), json!("high")),
     ] {
-        let provider = Provider {
-            think,
-            ..provider(Dialect::Ollama)
-        };
-        let request = asking(vec![]);
-        assert_eq!(ollama::encode(&provider, &request)["think"], plain);
-        let body = openai::encode(&provider, &request, AskUsage::No);
+        let request = with(ModelOptions {
+            think: Some(think),
+            ..ModelOptions::default()
+        });
+        assert_eq!(ollama::encode(&request)["think"], plain);
+        let body = openai::encode(&request, AskUsage::No);
         assert_eq!(body["chat_template_kwargs"], kwargs);
+        assert_eq!(body["reasoning_effort"], effort);
         assert_eq!(body.get("stream_options"), None);
+    }
+}
+
+#[test]
+fn every_dialect_is_told_of_the_options_it_knows_and_of_no_other() {
+    let options = ModelOptions {
+        num_ctx: Some(8192),
+        keep_alive: Some("10m".into()),
+        temperature: Decimal::nearest(1.2),
+        top_p: Decimal::nearest(0.9),
+        top_k: Some(40),
+        min_p: Decimal::nearest(0.05),
+        repeat_penalty: Decimal::nearest(1.1),
+        seed: Some(-7),
+        num_predict: Some(512),
+        stop: vec!["END".into()],
+        ..ModelOptions::default()
+    };
+    let request = with(options);
+    assert_eq!(
+        ollama::encode(&request)["options"],
+        json!({
+            "num_ctx": 8192, "temperature": 1.2, "top_p": 0.9, "top_k": 40, "min_p": 0.05,
+            "repeat_penalty": 1.1, "seed": -7, "num_predict": 512, "stop": ["END"],
+        })
+    );
+    assert_eq!(
+        ollama::encode(&with(ModelOptions::default())).get("options"),
+        None
+    );
+
+    let mut body = openai::encode(&request, AskUsage::No);
+    for (name, value) in [
+        ("temperature", json!(1.2)),
+        ("top_p", json!(0.9)),
+        ("top_k", json!(40)),
+        ("min_p", json!(0.05)),
+        ("repeat_penalty", json!(1.1)),
+        ("seed", json!(-7)),
+        ("max_tokens", json!(512)),
+        ("stop", json!(["END"])),
+    ] {
+        assert_eq!(body[name].take(), value, "{name}");
+    }
+    assert_eq!(body.get("options"), None);
+    assert_eq!(body.get("keep_alive"), None);
+
+    let body = anthropic::encode(&request, anthropic::Ways::default());
+    assert_eq!(body["temperature"], json!(1.0), "its scale ends there");
+    assert_eq!(body["max_tokens"], json!(512));
+    assert_eq!(body["stop_sequences"], json!(["END"]));
+    assert_eq!(body["top_k"], json!(40));
+    for name in ["seed", "min_p", "repeat_penalty", "options", "keep_alive"] {
+        assert_eq!(body.get(name), None, "{name}");
     }
 }
