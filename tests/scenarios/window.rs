@@ -14,6 +14,7 @@ mod models;
 mod parked;
 mod player;
 mod settings;
+mod servers;
 mod several;
 mod thinking;
 mod unread;
