@@ -29,6 +29,7 @@ pub mod child;
 pub mod client;
 pub mod hand;
 pub mod picture;
+pub mod relay;
 
 pub mod kept_log;
 pub mod seeded;

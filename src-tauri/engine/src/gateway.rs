@@ -16,6 +16,8 @@ mod way;
 
 mod attempt;
 mod decoder;
+#[cfg(any(test, feature = "decoding"))]
+pub mod decoding;
 mod revival;
 
 mod anthropic;

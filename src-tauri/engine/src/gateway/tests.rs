@@ -15,26 +15,12 @@ pub(crate) use loopback::HandClock;
 
 use protocol::{Dialect, Part};
 
-use super::{
-    ModelEvent, StepEnd,
-    answer::{Verdict, Wants},
-    decoder::Decoder,
-    fault::Fault,
-};
+use super::{ModelEvent, StepEnd, decoding::feed, fault::Fault};
 
 /// All that a decoder makes of a body that arrives in these pieces.
 fn decode<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
-    let mut decoder = Decoder::new(dialect);
     let mut events = Vec::new();
-    for piece in pieces {
-        // As the IO loop does.
-        if decoder.wants() == Wants::Nothing {
-            break;
-        }
-        events.extend(decoder.feed(piece));
-    }
-    let Verdict { events: last, end } = decoder.finish();
-    events.extend(last);
+    let end = feed(dialect, pieces, |event| events.push(event));
     Decoded { events, end }
 }
 
