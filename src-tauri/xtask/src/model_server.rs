@@ -41,15 +41,11 @@ const BATCH_TOKENS: &str = "256";
 /// Two threads on a busy machine of two cores wait for each other and are far slower than one.
 const THREADS: &str = "1";
 /// So small a model rambles when it is warm, and says the same for ever when nothing keeps it from that:
-/// with these its answers come to an end by themselves. A request that says otherwise is obeyed.
-const SAMPLING: [&str; 6] = [
-    "--temp",
-    "0.2",
-    "--repeat-penalty",
-    "1.1",
-    "--predict",
-    "512",
-];
+/// with these its answers come to an end by themselves. A request that says otherwise is obeyed. They stand with
+/// the models, since what stands on the command line is said to all of them.
+const SAMPLING: &str = "temp = 0.2\nrepeat-penalty = 1.1\npredict = 512\n";
+/// Of the one that is to repeat the call it was shown.
+const CALLING_SAMPLING: &str = "temp = 0\nrepeat-penalty = 1.0\npredict = 512\n";
 /// A cold start from a slow disk; usually it takes half a second.
 const HEALTH_WAIT: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -101,7 +97,6 @@ impl ModelServer {
             .args(["--models-max", MODELS_LOADED, "--models-preset"])
             .arg(&models);
         command.args(["--threads", THREADS, "--threads-batch", THREADS]);
-        command.args(SAMPLING);
         command.args([
             "--batch-size",
             BATCH_TOKENS,
@@ -139,7 +134,7 @@ fn models_file(model: &Path, template: &Path) -> String {
     let (model, template) = (model.display(), template.display());
     let entry = |name: &str| format!("\n[{name}]\nmodel = {model}\nctx-size = {CONTEXT_TOKENS}\n");
     format!(
-        "version = 1\n{}load-on-startup = true\n{}chat-template-file = {template}\n",
+        "version = 1\n{}{SAMPLING}load-on-startup = true\n{}chat-template-file = {template}\n{CALLING_SAMPLING}",
         entry(MODEL_NAME),
         entry(CALLING_MODEL_NAME),
     )
