@@ -9,7 +9,13 @@ use engine::{
     player::{Pace, Waits},
 };
 use lexopt::{Arg, ValueExt};
-use protocol::{Dialect, KeyPlace, TurnId};
+use protocol::{Dialect, KeyPlace, LedgerArgs, TurnId};
+
+/// Days of `usage` unless told otherwise: what a bill is for.
+const DAYS: u32 = 30;
+
+/// As many as the ledger gives at once.
+const DAYS_MAX: u32 = LedgerArgs::BUCKETS_MAX as u32;
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -28,6 +34,7 @@ Usage:
   holdfast [OPTIONS] backup [FILE]         copy everything, also while the window is open, and print where to
   holdfast [OPTIONS] key SERVER            where a server's key is kept; with --key-env or -, keep one; with --forget, none
   holdfast [OPTIONS] doctor [SERVER]       what is wrong with a server, or with each of them, and what can be done
+  holdfast [OPTIONS] usage                 what was asked of which model, what it took, and what it cost
   holdfast [OPTIONS] health                what the data folder holds, and what was saved of damaged databases
   holdfast [OPTIONS] models [SERVER]       the models of a server, named as in the settings
   holdfast [OPTIONS] pull MODEL            have an Ollama download a model, or go on with that
@@ -71,9 +78,11 @@ Options of replay:
 Option of rm:
       --yes                delete it without asking
 
-Options of list, show, events, doctor, health and models:
+Options of list, show, events, usage, doctor, health and models:
       --json               for programs; events prints one object a line
       --all                list: also what is in the bin
+      --timings            show: where the time of each turn went, in place of what was said
+      --days N             usage: so many days, today's included; 30 without it, 400 at most
 
 A tool that changes something asks first: on a terminal you are shown exactly what will happen, and answer o (once),
 c (for this conversation) or n (no). Where nobody can be asked, the answer is no.
@@ -113,6 +122,10 @@ pub(crate) enum Face {
     List { format: Format, scope: Scope },
     /// A transcript.
     Show { session: String, format: Format },
+    /// Where the time of each turn went.
+    Timings { session: String, format: Format },
+    /// The ledger of some days.
+    Usage { format: Format, days: u32 },
     /// A log.
     Events { session: String, format: Format },
     /// A conversation, shown again.
@@ -316,7 +329,7 @@ pub(crate) enum Scope {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsageError {
     #[error(
-        "there is no command ‘{0}’; there are ask, continue, retry, undo, list, show, replay, events, backup, health, key, doctor, models, pull, rm, cp and unload"
+        "there is no command ‘{0}’; there are ask, continue, retry, undo, list, show, replay, events, backup, usage, health, key, doctor, models, pull, rm, cp and unload"
     )]
     UnknownCommand(String),
     #[error("{command} needs {what}")]
@@ -352,6 +365,8 @@ pub(crate) enum UsageError {
     KeyOnTheLine,
     #[error("--turn needs the number of a turn, as in --turn 2, not ‘{0}’")]
     NotATurn(String),
+    #[error("--days needs a number from 1 to 400, not ‘{0}’")]
+    NotDays(String),
     #[error("--speed is 1, 2, 10 or max, not ‘{0}’")]
     NotASpeed(String),
     #[error("{one} and {other} cannot both be meant")]
@@ -383,13 +398,17 @@ struct Met {
     step: bool,
     exact: bool,
     yes: bool,
+    timings: bool,
+    days: Option<u32>,
 }
 
 impl Met {
-    /// The options that only `replay` has, and the one that only `rm` has.
-    fn of_replay(&self) -> [(&'static str, bool); 5] {
+    /// The options that only `replay` has, the one that only `rm` has, and those of the ledger.
+    fn of_replay(&self) -> [(&'static str, bool); 7] {
         [
             ("--yes", self.yes),
+            ("--timings", self.timings),
+            ("--days", self.days.is_some()),
             ("--turn", self.turn.is_some()),
             ("--speed", self.speed.is_some()),
             ("--step", self.step),
@@ -446,6 +465,8 @@ pub(crate) fn parse(
             Arg::Long("step") => met.step = true,
             Arg::Long("exact") => met.exact = true,
             Arg::Long("yes") => met.yes = true,
+            Arg::Long("timings") => met.timings = true,
+            Arg::Long("days") => met.days = Some(days(&parser.value()?.string()?)?),
             Arg::Value(word) => words.push(word),
             Arg::Short(_) | Arg::Long(_) => return Err(argument.unexpected().into()),
         }
@@ -468,14 +489,19 @@ pub(crate) fn parse(
             Some("list") => list(met, words)?,
             Some("backup") => backup(met, words)?,
             Some("show") => {
+                let timings = std::mem::take(&mut met.timings);
                 let (session, format) = read_session("show", &met, words)?;
-                Face::Show { session, format }
+                match timings {
+                    true => Face::Timings { session, format },
+                    false => Face::Show { session, format },
+                }
             }
             Some("events") => {
                 let (session, format) = read_session("events", &met, words)?;
                 Face::Events { session, format }
             }
             Some("replay") => Face::Replay(replay(&met, words)?),
+            Some("usage") => usage(met, words)?,
             Some("health") => health(&met, words)?,
             Some("key") => key(&met, words)?,
             Some("doctor") => doctor(&met, words)?,
@@ -734,6 +760,23 @@ fn of_models(
         }),
         None => Ok(Face::Models(OfModels { provider, caring })),
     }
+}
+
+fn usage(mut met: Met, mut words: impl Iterator<Item = OsString>) -> Result<Face, UsageError> {
+    let days = met.days.take().unwrap_or(DAYS);
+    refuse_asking("usage", &met)?;
+    refuse("usage", &[("--all", met.all)])?;
+    refuse_more("usage", words.next())?;
+    Ok(Face::Usage {
+        format: format(met.json),
+        days,
+    })
+}
+
+fn days(typed: &str) -> Result<u32, UsageError> {
+    let days = typed.trim().parse().ok();
+    days.filter(|days| (1..=DAYS_MAX).contains(days))
+        .ok_or_else(|| UsageError::NotDays(typed.to_owned()))
 }
 
 fn read_session(
@@ -1232,6 +1275,27 @@ mod tests {
         assert_eq!(
             parsed(&line("retry")),
             order(Beginning::Retry { session: session() })
+        );
+        assert_eq!(
+            parsed(&["show", "last", "--timings"]),
+            Ok(only(Face::Timings {
+                session: "last".to_owned(),
+                format: Format::Text
+            }))
+        );
+        assert_eq!(
+            parsed(&["usage", "--days", "7", "--json"]),
+            Ok(only(Face::Usage {
+                format: Format::Json,
+                days: 7
+            }))
+        );
+        assert_eq!(
+            parsed(&["usage"]),
+            Ok(only(Face::Usage {
+                format: Format::Text,
+                days: DAYS
+            }))
         );
         assert_eq!(
             parsed(&["health", "--json"]),

@@ -8,9 +8,9 @@ use std::{future::Future, sync::Arc};
 use engine::Engine;
 use protocol::{
     About, AttachArgs, ChangeKeyArgs, DesktopChoices, DetachArgs, DraftArgs, ErrorCode,
-    ErrorReport, ExamineArgs, HelloArgs, KeysArgs, LoadEventsArgs, LoadOlderArgs, LoadVersionsArgs,
-    ManageModelArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs, PullsArgs,
-    ShowingArgs, SubmitArgs, WakeArgs, WishArgs,
+    ErrorReport, ExamineArgs, HelloArgs, KeysArgs, LedgerArgs, LoadEventsArgs, LoadOlderArgs,
+    LoadVersionsArgs, ManageModelArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs,
+    ProbeArgs, PullsArgs, ShowingArgs, SubmitArgs, WakeArgs, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tauri::{Manager, State, Url, WebviewWindow};
@@ -89,6 +89,14 @@ pub(crate) async fn load_events(door: TheDoor<'_>, body: String) -> Answer {
 pub(crate) async fn load_versions(door: TheDoor<'_>, body: String) -> Answer {
     answer(&door, &body, |engine, args: LoadVersionsArgs| async move {
         engine.versions(args.session).await
+    })
+    .await
+}
+
+#[tauri::command]
+pub(crate) async fn ledger(door: TheDoor<'_>, body: String) -> Answer {
+    answer(&door, &body, |engine, args: LedgerArgs| async move {
+        engine.ledger(args).await
     })
     .await
 }

@@ -1,5 +1,5 @@
 //! The faces without a window: `ask`, `continue`, `retry`, `undo`, `list`, `show`, `replay`, `events`,
-//! `backup`, `health`, `key`, `doctor`, `models`, `pull`, `rm`, `cp`, `unload`.
+//! `backup`, `usage`, `health`, `key`, `doctor`, `models`, `pull`, `rm`, `cp`, `unload`.
 //!
 //! Invariant: text on stdout was committed before, as in any window; stdout carries the answer and nothing else,
 //! stderr what is said about it. A reader who went away (a closed pipe) ends the printing, never the turn.
@@ -22,6 +22,7 @@ mod replay;
 mod shape;
 mod stored;
 mod undo;
+mod usage;
 mod words;
 
 use std::{fmt, path::PathBuf, process::ExitCode, sync::Arc};
@@ -39,6 +40,7 @@ pub(crate) use models::models;
 pub(crate) use replay::replay;
 pub(crate) use stored::{events, list, show};
 pub(crate) use undo::undo;
+pub(crate) use usage::{timings, usage};
 
 use self::print::Margin;
 

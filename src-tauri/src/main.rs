@@ -131,6 +131,16 @@ fn composed(line: CommandLine) -> Result<ExitCode, NotBegun> {
             let _traces = traces(data_dir.as_deref(), Talk::Usual);
             held(|runtime| runtime.block_on(headless::show(data_dir, &session, format)))?
         }
+        Face::Timings { session, format } => {
+            let data_dir = data_dir::existing(&place()?)?;
+            let _traces = traces(data_dir.as_deref(), Talk::Usual);
+            held(|runtime| runtime.block_on(headless::timings(data_dir, &session, format)))?
+        }
+        Face::Usage { format, days } => {
+            let data_dir = data_dir::existing(&place()?)?;
+            let _traces = traces(data_dir.as_deref(), Talk::Usual);
+            held(|runtime| runtime.block_on(headless::usage(data_dir, format, days)))?
+        }
         Face::Replay(order) => {
             let data_dir = data_dir::existing(&place()?)?;
             let _traces = traces(data_dir.as_deref(), order.talk);

@@ -96,6 +96,7 @@ pub(crate) fn run(data_dir: PathBuf, wish: Wish) -> Result<i32, NoWindow> {
             commands::detach,
             commands::load_older,
             commands::load_events,
+            commands::ledger,
             commands::load_versions,
             commands::submit,
             commands::draft,

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use protocol::{
     Boot, Dialect, Event, EventBody, FinishReason, ItemId, MessagePurpose, ModelRef, Op, OpId,
-    Origin, OutcomeKind, Part, Seq, SessionId, StopReason, Timestamp, Timings, TurnId, TurnOutcome,
-    Usage,
+    Origin, OutcomeKind, Part, Purpose, Seq, SessionId, StopReason, Timestamp, Timings, TurnId,
+    TurnOutcome, Usage,
 };
 use rusqlite::{Connection, params};
 use serde_json::Value;
@@ -317,6 +317,7 @@ fn one_turn(turn: u64, item: u64, model: &ModelRef) -> [EventBody; 6] {
             step: 1,
             attempt: 1,
             model: model.clone(),
+            purpose: Purpose::Answer,
         },
         EventBody::TextAppended {
             item: message.next(),
@@ -329,6 +330,7 @@ fn one_turn(turn: u64, item: u64, model: &ModelRef) -> [EventBody; 6] {
             finish: FinishReason::Stop,
             usage: Usage::default(),
             timings: Timings::default(),
+            unread: None,
         },
         EventBody::TurnEnded {
             outcome: TurnOutcome::Completed {

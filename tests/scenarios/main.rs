@@ -12,6 +12,7 @@
     reason = "a random story prints its seed, and the mutants their verdicts"
 )]
 
+mod accounting;
 mod afterwards;
 mod any_windows;
 mod approving;

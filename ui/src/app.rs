@@ -240,6 +240,7 @@ fn on_key(desk: Desk, event: &ev::KeyboardEvent) {
         "n" | "N" if command && !event.shift_key() => desk.open_new(),
         "n" | "N" if command => desk.open_window(None),
         "b" | "B" if command && !event.shift_key() => desk.toggle_sidebar(),
+        "u" | "U" if command && event.shift_key() => desk.open_settings(SettingsPart::Usage),
         "h" | "H" if command && event.shift_key() => desk.open_settings(SettingsPart::Health),
         "p" | "P" if command && event.shift_key() => {
             if !desk.replay_last() {

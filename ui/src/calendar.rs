@@ -12,6 +12,29 @@ pub(crate) fn day(at: Timestamp) -> i64 {
     local_ms(at).div_euclid(MS_PER_DAY)
 }
 
+/// When a local day begins.
+pub(crate) fn day_start(day: i64) -> Timestamp {
+    let midnight_ms = day.saturating_mul(MS_PER_DAY);
+    let at = |offset_min: i64| Timestamp::from_millis(midnight_ms + offset_min * MS_PER_MIN);
+    // The offset that holds at midnight, not the one that holds now.
+    let about = at(ipc::utc_offset_min(Timestamp::from_millis(midnight_ms)));
+    at(ipc::utc_offset_min(about))
+}
+
+/// "29 Nov", and with another year than `now`'s "29 Nov 2025".
+pub(crate) fn date(at: Timestamp, now: Timestamp) -> String {
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let civil = local(at);
+    let month = MONTHS.get(usize::from(civil.month).saturating_sub(1));
+    let month = month.copied().unwrap_or("?");
+    match civil.year == local(now).year {
+        true => format!("{} {month}", civil.day),
+        false => format!("{} {month} {}", civil.day, civil.year),
+    }
+}
+
 /// "14:03:22"
 pub(crate) fn clock(at: Timestamp) -> String {
     let Civil {

@@ -56,6 +56,7 @@ pub(crate) enum SettingsPart {
     Models,
     /// At one of the time limits: the general ones, or a server's own.
     Limits(LimitField, Option<ProviderId>),
+    Usage,
     Health,
     Shortcuts,
 }

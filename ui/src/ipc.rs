@@ -16,10 +16,10 @@ use std::{
 use protocol::{
     About, AttachArgs, Attached, Batch, ChangeKeyArgs, DesktopChoices, DetachArgs, DraftArgs,
     ErrorReport, EventPage, Examination, ExamineArgs, HealthReport, HelloArgs, KeysArgs,
-    KeysReport, LoadEventsArgs, LoadOlderArgs, LoadVersionsArgs, ManageModelArgs, ModelsArgs,
-    OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs, ProbeReport, Pulls, PullsArgs, Receipt,
-    SessionId, ShowingArgs, SubmitArgs, Timestamp, TranscriptPage, TurnVersions, WakeArgs,
-    WakeReport, Welcome, WindowWish, WishArgs,
+    KeysReport, Ledger, LedgerArgs, LoadEventsArgs, LoadOlderArgs, LoadVersionsArgs,
+    ManageModelArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs, ProbeReport,
+    Pulls, PullsArgs, Receipt, SessionId, ShowingArgs, SubmitArgs, Timestamp, TranscriptPage,
+    TurnVersions, WakeArgs, WakeReport, Welcome, WindowWish, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
@@ -93,6 +93,9 @@ pub(crate) async fn load_events(args: &LoadEventsArgs) -> Result<EventPage, Call
 }
 pub(crate) async fn load_versions(args: &LoadVersionsArgs) -> Result<Vec<TurnVersions>, CallError> {
     call("load_versions", args).await
+}
+pub(crate) async fn ledger(args: &LedgerArgs) -> Result<Ledger, CallError> {
+    call("ledger", args).await
 }
 pub(crate) async fn submit(args: &SubmitArgs) -> Result<Receipt, CallError> {
     call("submit", args).await

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use leptos::prelude::*;
 use protocol::{
-    ModelOptions, ModelRef, OptionsOfModel, Place, Provider, ProviderId, Salvage, SessionId,
-    SessionState, SessionSummary, TimeLimits, Timestamp, TurnId,
+    ModelOptions, ModelRef, OptionsOfModel, Place, Prices, Provider, ProviderId, Salvage,
+    SessionId, SessionState, SessionSummary, TimeLimits, Timestamp, TurnId,
 };
 
 use crate::{calendar, ipc};
@@ -67,6 +67,8 @@ pub(crate) struct Library {
     pub(crate) fallbacks: RwSignal<Vec<ModelRef>>,
     /// How models are asked, each as far as somebody chose.
     pub(crate) model_options: RwSignal<Vec<OptionsOfModel>>,
+    /// What models cost, where the user said so.
+    pub(crate) prices: RwSignal<Option<Prices>>,
     /// What was saved of damaged logs, oldest first.
     pub(crate) salvages: RwSignal<Vec<Salvage>>,
     rows: StoredValue<HashMap<SessionId, ArcSummary>>,
@@ -82,6 +84,7 @@ impl Library {
             limits: RwSignal::new(None),
             fallbacks: RwSignal::new(Vec::new()),
             model_options: RwSignal::new(Vec::new()),
+            prices: RwSignal::new(None),
             salvages: RwSignal::new(Vec::new()),
             rows: StoredValue::new(HashMap::new()),
         }
@@ -112,6 +115,7 @@ impl Library {
         set_if_new(self.limits, library.limits());
         set_if_new(self.fallbacks, library.fallbacks().to_vec());
         set_if_new(self.model_options, library.model_options().to_vec());
+        set_if_new(self.prices, library.prices().cloned());
         set_if_new(self.salvages, library.salvages().to_vec());
         set_if_new(self.loaded, true);
     }

@@ -45,12 +45,28 @@ pub(crate) fn messages_of(
     told: &[TurnView],
     harness: &Harness,
 ) -> Vec<Message> {
-    let mut out = summary_message(turns);
+    let parts = by_turns(turns, told, harness);
+    parts.into_iter().flat_map(|(_, said)| said).collect()
+}
+
+/// The same, apart: first what stands before all turns, if anything does, then each turn's messages.
+pub(crate) fn by_turns(
+    turns: &[TurnView],
+    told: &[TurnView],
+    harness: &Harness,
+) -> Vec<(Option<TurnId>, Vec<Message>)> {
+    let mut out = Vec::new();
+    let before = summary_message(turns);
+    if !before.is_empty() {
+        out.push((None, before));
+    }
     let summed_up = summed_up(turns);
     let set_aside = set_aside(turns);
     for turn in told {
         if summed_up.is_none_or(|through| turn.turn > through) {
-            tell(turn, &set_aside, harness, &mut out);
+            let mut said = Vec::new();
+            tell(turn, &set_aside, harness, &mut said);
+            out.push((Some(turn.turn), said));
         }
     }
     out

@@ -17,11 +17,7 @@ use std::{
 use protocol::{
     AttachMode, AttachReason, Attached, Batch, Boot, Counted, Cursor, Dialect, DraftServer, Epoch,
     ErrorCode, ErrorReport, Event, EventBody, EventPage, Examination, ExamineArgs, Examined,
-    Failure, FailureCode, HealthReport, InterruptedWhy, KeyChange, KeysReport, LibraryPage, LogId,
-    ManageModelArgs, ModelOptions, Op, OpId, PROTOCOL, Page, PageId, Phase, PollRequest, ProbeArgs,
-    ProbeReport, Provider, ProviderId, PullOutcome, Receipt, ResetReason, Salvage, Seq, SessionId,
-    Status, StreamId, TimeLimits, TranscriptPage, TurnId, TurnVersions, TypedKey, WakeArgs,
-    WakeReport, Welcome,
+    Failure, FailureCode, HealthReport, InterruptedWhy, KeyChange, KeysReport, Ledger, LedgerArgs, LibraryPage, LogId, ManageModelArgs, ModelOptions, Op, OpId, Page, PageId, Phase, PollRequest, Prices, ProbeArgs, ProbeReport, PROTOCOL, Provider, ProviderId, PullOutcome, Receipt, ResetReason, Salvage, Seq, SessionId, Status, StreamId, TimeLimits, TranscriptPage, TurnId, TurnVersions, TypedKey, WakeArgs, WakeReport, Welcome,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
@@ -754,6 +750,29 @@ impl Engine {
         page.ok_or_else(|| ErrorReport::new(ErrorCode::NotFound, "There is no such turn."))
     }
 
+    /// The requests of some time, summed up by bucket and model.
+    ///
+    /// # Errors
+    /// `Invalid` if the bounds are none, `StorageFailed`.
+    pub async fn ledger(&self, args: LedgerArgs) -> Result<Ledger, ErrorReport> {
+        let LedgerArgs { bounds } = args;
+        if !(2..=LedgerArgs::BUCKETS_MAX + 1).contains(&bounds.len()) || !bounds.is_sorted() {
+            let field = "bounds".into();
+            return Err(ErrorReport::new(
+                ErrorCode::Invalid { field },
+                "The times to sum up between have to ascend, and there may be 400 of them.",
+            ));
+        }
+        let shared = self.shared();
+        let prices = shared.shelf.prices().await.map_err(|e| read_report(&e))?;
+        let reads = shared.log.reads();
+        let ledger = reads.read(move |log| log.ledger(&bounds)).await;
+        Ok(Ledger {
+            prices,
+            ..ledger.map_err(|e| read_report(&e))?
+        })
+    }
+
     /// The places of a conversation that have more than one version: what retries and edits took out, and what took
     /// its place.
     ///
@@ -995,6 +1014,17 @@ impl Engine {
                     model: open.model,
                     outcome,
                 }
+            Op::ChoosePrices { prices } => {
+                // A server that was removed keeps its prices: what it cost, it cost.
+                if prices.currency.chars().count() > Prices::CURRENCY_CHARS_MAX {
+                    return Err(ErrorReport::new(
+                        ErrorCode::Invalid {
+                            field: "currency".into(),
+                        },
+                        "A currency is a sign or a few letters, such as $ or EUR.",
+                    ));
+                }
+                EventBody::PricesChosen { prices }
             }
             Op::StartSession { .. }
             | Op::SendMessage { .. }

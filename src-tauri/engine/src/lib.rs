@@ -45,8 +45,8 @@ pub use log::{
 pub use log::{Fault, LogFaults, RefusedWrite, WriteStep};
 pub use reader::Reader;
 pub use refusal::sentence;
-/// Showing a past turn again, for faces that have no page.
-pub use transcript::player;
+/// Showing a past turn again, its numbers and its words, for faces that have no page.
+pub use transcript::{ledger, player, waterfall, words};
 
 /// Whether faults can be put into this engine's log. The product is built without them.
 pub const FAULTS: bool = cfg!(feature = "faults");

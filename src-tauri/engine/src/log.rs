@@ -11,6 +11,7 @@ mod codec;
 mod damage;
 mod database;
 pub(crate) mod faults;
+mod ledger;
 mod migration;
 mod reader;
 mod recovery;
@@ -266,6 +267,7 @@ impl Head {
             | EventBody::ModelOptionsChanged { .. }
             | EventBody::ModelPullStarted { .. }
             | EventBody::ModelPullEnded { .. }
+            | EventBody::PricesChosen { .. }
             | EventBody::LogSalvaged { .. }
             | EventBody::UserMessageAdded { .. }
             | EventBody::StepStarted { .. }

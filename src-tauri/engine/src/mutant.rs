@@ -121,6 +121,16 @@ mutants! {
     CutSummaryCounts,
     /// The summary is asked for with options of its own, and the server loads the model anew.
     SummaryOwnOptions,
+    /// The request for a summary is not in the log.
+    SummaryUnlisted,
+    /// What the server took away from the conversation is not told.
+    UnreadUntold,
+    /// What a server read less than was sent was cut, also where it may have taken the rest from its cache.
+    CacheIsCut,
+    /// In the ledger, an attempt that failed and its repeat are one.
+    RetryOverwrites,
+    /// In the ledger, what nobody counted is zero.
+    UnknownIsZero,
     /// A result that was left out is told as if it had been empty.
     PlaceholderAsResult,
     /// Calls are told apart by the provider's own names for them.

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use protocol::{
-    Event, EventPage, LibraryPage, LogId, Seq, SessionId, StreamId, TranscriptPage, TurnId,
+    Event, EventPage, Ledger, LibraryPage, LogId, Seq, SessionId, StreamId, Timestamp,
+    TranscriptPage, TurnId,
 };
 use transcript::{Follow, Library};
 
@@ -64,6 +65,16 @@ impl Reader {
             }
             changes.clear();
         }
+    }
+
+    /// The requests between the bounds, ascending, summed up by bucket and model.
+    ///
+    /// # Errors
+    /// [`ReadError`]
+    pub fn ledger(&self, bounds: &[Timestamp]) -> Result<Ledger, ReadError> {
+        let prices = self.library()?.prices;
+        let ledger = self.reads.read_now(|log| log.ledger(bounds))?;
+        Ok(Ledger { prices, ..ledger })
     }
 
     /// A session's whole transcript.

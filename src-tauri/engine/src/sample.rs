@@ -3,7 +3,7 @@
 
 use protocol::{
     Boot, EventBody, FinishReason, ItemId, MessagePurpose, ModelRef, OpId, Origin, OutcomeKind,
-    Part, ProviderId, SessionId, StopReason, Timings, TitleBy, TurnId, TurnOutcome, Usage,
+    Part, ProviderId, Purpose, SessionId, StopReason, Timings, TitleBy, TurnId, TurnOutcome, Usage,
 };
 
 const TITLE: &str = "A first look (sample)";
@@ -71,6 +71,7 @@ pub(crate) fn events(session: SessionId, boot: Boot, op: OpId) -> (SessionBodies
             step: 1,
             attempt: 1,
             model: model.clone(),
+            purpose: Purpose::Answer,
         });
         for (part, text) in [(Part::Reasoning, thought), (Part::Answer, answered)] {
             item = item.next();
@@ -90,6 +91,7 @@ pub(crate) fn events(session: SessionId, boot: Boot, op: OpId) -> (SessionBodies
             finish: FinishReason::Stop,
             usage: Usage::default(),
             timings: Timings::default(),
+            unread: None,
         });
         say(EventBody::TurnEnded {
             outcome: TurnOutcome::Completed {

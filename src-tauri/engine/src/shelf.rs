@@ -9,8 +9,7 @@ use std::{
 };
 
 use protocol::{
-    LibraryPage, ModelOptions, ModelRef, OpenPull, Provider, ProviderId, Salvage, SessionId,
-    SessionSummary, StreamId, TimeLimits, canonical_model_name,
+    canonical_model_name, LibraryPage, ModelOptions, ModelRef, OpenPull, Prices, Provider, ProviderId, Salvage, SessionId, SessionSummary, StreamId, TimeLimits,
 };
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
@@ -134,6 +133,11 @@ impl Shelf {
         Ok(pulls.into_iter().find(|pull| {
             pull.model.provider == provider && canonical_model_name(&pull.model.model) == name
         }))
+    }
+
+    /// What models cost, where the user said so.
+    pub(crate) async fn prices(&self) -> Result<Option<Prices>, ReadError> {
+        self.with(|library| library.prices().cloned()).await
     }
 
     /// What was saved of damaged logs, oldest first.

@@ -11,13 +11,13 @@ mod cancel;
 mod ceiling;
 mod compaction;
 mod machine;
+mod sent;
 mod text;
 
 use std::{collections::HashMap, convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 
 use protocol::{
-    Dialect, EventBody, Failure, FailureCode, FinishReason, ItemId, ModelOptions, ModelRef, Part,
-    Phase, Provider, SessionId, Slept, TimeLimits, TurnId, TurnOutcome, TurnView,
+    Dialect, EventBody, Failure, FailureCode, FinishReason, ItemId, ModelOptions, ModelRef, Part, Phase, Provider, Purpose, SessionId, Slept, TimeLimits, TurnId, TurnOutcome, TurnView,
 };
 use tokio::{
     sync::{Mutex, mpsc, watch},
@@ -47,6 +47,7 @@ pub(crate) use answers::{Answered, Answers, AnswersIn, channel as answers_channe
 pub(crate) use cancel::{Cancel, Cancelled, Cause, channel as cancel_channel};
 use ceiling::Ceiling;
 use machine::{Compaction, Effect, Input, Machine, Prospect, Rules, Tools};
+use sent::Sent;
 use text::TextBuffer;
 
 /// Events of an attempt that may wait for the driver. Full: the attempt stops reading its socket, and no silence is
@@ -251,6 +252,8 @@ struct Wait {
 
 /// A summary that is being written.
 struct Summing {
+    /// The step and the attempt that need it.
+    asked: (u32, u32),
     plan: compaction::Plan,
     overflow: Failure,
     text: String,
@@ -268,6 +271,8 @@ struct Attempt {
     /// Its first call, once it is in the log, and the blocks that its server wants back with the results.
     first_call: Option<ItemId>,
     verbatim: Option<String>,
+    /// What was told, measured; absent for a summary.
+    sent: Option<Sent>,
 }
 
 /// What an attempt asks, and whom.
@@ -375,11 +380,14 @@ impl Driver {
                 }
                 Effect::Compact {
                     candidate,
+                    step,
+                    attempt,
                     overflow,
                     room,
                 } => {
                     self.commit().await?;
-                    self.compact(candidate, overflow, room).await;
+                    self.compact(candidate, (step, attempt), overflow, room)
+                        .await?;
                 }
                 Effect::Prepare {
                     item,
@@ -459,13 +467,18 @@ impl Driver {
 
     async fn call_model(&mut self, candidate: usize, tools: Tools) {
         let asked = self.cx.conversation().await.and_then(|turns| {
-            let mut messages = context::messages_of(&turns, &turns, &self.cx.harness);
+            let told = context::by_turns(&turns, &turns, &self.cx.harness);
+            let context_tokens = self.context_tokens(candidate);
+            let sent = Sent::of(&told, context_tokens);
+            let mut messages: Vec<Message> = told.into_iter().flat_map(|(_, said)| said).collect();
             context::put_back(&mut messages, &self.verbatim);
             let tools = match tools {
                 Tools::Offered => self.toolbox.specs(),
                 Tools::Withheld => Vec::new(),
             };
-            self.ask(candidate, messages, tools)
+            let mut attempt = self.ask(candidate, messages, tools)?;
+            attempt.sent = Some(sent);
+            Ok(attempt)
         });
         match asked {
             Ok(attempt) => self.work = Work::Attempt(attempt),
@@ -473,6 +486,15 @@ impl Driver {
                 failure,
                 retry: Retry::Never,
             })),
+        }
+    }
+
+    /// The context that this candidate is asked for; only Ollama takes that wish.
+    fn context_tokens(&self, candidate: usize) -> Option<u64> {
+        let provider = &self.cx.candidates.get(candidate)?.provider;
+        match provider.dialect {
+            Dialect::Ollama => provider.num_ctx.map(u64::from),
+            Dialect::OpenAiChat | Dialect::Anthropic => None,
         }
     }
 
@@ -519,33 +541,60 @@ impl Driver {
             called: false,
             first_call: None,
             verbatim: None,
+            sent: None,
         })
     }
 
     /// Makes room: results that can be left out, and a summary of the older turns, written by the model itself.
-    async fn compact(&mut self, candidate: usize, overflow: Failure, room: Option<Room>) {
+    /// `asked` are the step and the attempt that need it.
+    async fn compact(
+        &mut self,
+        candidate: usize,
+        asked: (u32, u32),
+        overflow: Failure,
+        room: Option<Room>,
+    ) -> Result<(), NotRecorded> {
         self.cx.phase.set(Phase::Compacting);
         let plan = match self.cx.conversation().await {
             Ok(turns) => compaction::plan(&turns, self.cx.turn, room),
-            Err(failure) => return self.at_once.push(Input::Compacted(Err(failure))),
+            Err(failure) => {
+                self.at_once.push(Input::Compacted(Err(failure)));
+                return Ok(());
+            }
         };
         let Some(plan) = plan else {
             let failure = compaction::nothing_to_leave_out(overflow);
-            return self.at_once.push(Input::Compacted(Err(failure)));
+            self.at_once.push(Input::Compacted(Err(failure)));
+            return Ok(());
         };
         let Some(messages) = plan.request() else {
             let done = plan.with_summary(String::new());
-            return self.at_once.push(Input::Compacted(Ok(done)));
+            self.at_once.push(Input::Compacted(Ok(done)));
+            return Ok(());
         };
-        let asked = if mutated!(self.cx.harness, SummaryOwnOptions) {
+        // A request like any other: in the log before the provider is dialled.
+        let (step, attempt) = asked;
+        if let Some(model) = self.cx.candidates.get(candidate).map(|c| c.model.clone())
+            && !mutated!(self.cx.harness, SummaryUnlisted)
+        {
+            self.batch.push(EventBody::StepStarted {
+                step,
+                attempt,
+                model,
+                purpose: Purpose::Summary,
+            });
+            self.commit().await?;
+        }
+        let request = if mutated!(self.cx.harness, SummaryOwnOptions) {
             self.ask_otherwise(candidate, messages)
         } else {
             self.ask(candidate, messages, Vec::new())
         };
-        match asked {
+        match request {
             Ok(attempt) => {
                 self.cx.phase.set(Phase::Compacting);
                 let summing = Summing {
+                    asked,
                     plan,
                     overflow,
                     text: String::new(),
@@ -554,6 +603,7 @@ impl Driver {
             }
             Err(failure) => self.at_once.push(Input::Compacted(Err(failure))),
         }
+        Ok(())
     }
 
     #[cfg(feature = "mutants")]
@@ -901,8 +951,19 @@ impl Driver {
                 retry: Retry::Never,
             })
         });
+        if let Some(summing) = &summing
+            && !mutated!(self.cx.harness, SummaryUnlisted)
+        {
+            self.batch.push(summing.end_event(&ended));
+        }
         match (summing, ended) {
-            (None, Ok(end)) => Input::AttemptEnded(end),
+            (None, Ok(end)) => {
+                let unread = attempt
+                    .sent
+                    .and_then(|sent| sent.unread(end.usage.prompt_tokens, &self.cx.harness))
+                    .filter(|_| !mutated!(self.cx.harness, UnreadUntold));
+                Input::AttemptEnded(end, unread)
+            }
             (None, Err(error)) => Input::AttemptFailed(error),
             (Some(summing), Ok(end)) => {
                 Input::Compacted(summing.finished(end.finish, &self.cx.harness))
@@ -928,7 +989,7 @@ impl Driver {
                     // An end that asks for tools does not end the turn: the cancellation does.
                     // Nor does a failure: what was decided first is what ended it.
                     if !attempt.called
-                        && let ended @ Input::AttemptEnded(_) = self.attempt_over().await
+                        && let ended @ Input::AttemptEnded(..) = self.attempt_over().await
                     {
                         inputs.push(ended);
                     }
@@ -954,6 +1015,27 @@ enum News {
 }
 
 impl Summing {
+    /// How the request for it ended, for the log. Whether the summary is of use is another question.
+    fn end_event(&self, ended: &Result<StepEnd, AttemptError>) -> EventBody {
+        let (step, attempt) = self.asked;
+        match ended {
+            Ok(end) => EventBody::StepEnded {
+                step,
+                finish: end.finish,
+                usage: end.usage,
+                timings: end.timings,
+                unread: None,
+            },
+            Err(error) => EventBody::AttemptFailed {
+                step,
+                attempt,
+                failure: error.failure.clone(),
+                retry_in_ms: None,
+                next: None,
+            },
+        }
+    }
+
     /// A summary counts only as a whole: half of one would stand for a conversation it does not tell.
     fn finished(self, finish: FinishReason, harness: &Harness) -> Result<Compaction, Failure> {
         let summary = self.text.trim();

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Boot, Effect, Failure, FinishReason, Intent, ItemId, ModelOptions, OpId, Provider, ProviderId,
-    PullOutcome, Resolution, Salvage, Seq, SessionId, Slept, TimeLimits, Timestamp, Timings,
-    ToolOutcome, TurnId, TurnOutcome, Usage,
+    Boot, Effect, Failure, FinishReason, Intent, ItemId, ModelOptions, OpId, Prices, Provider,
+    ProviderId, PullOutcome, Resolution, Salvage, Seq, SessionId, Slept, TimeLimits, Timestamp,
+    Timings, ToolOutcome, TurnId, TurnOutcome, Unread, Usage,
 };
 
 /// One committed event of a stream.
@@ -85,6 +85,23 @@ impl MessagePurpose {
     /// Whether the user wrote the message.
     pub fn is_said(&self) -> bool {
         *self == Self::Said
+    }
+}
+
+/// What a request to a provider is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Purpose {
+    /// An answer for the reader.
+    #[default]
+    Answer,
+    /// A summary that makes room in the model's context.
+    Summary,
+}
+
+impl Purpose {
+    /// Whether it is for the reader.
+    pub fn is_answer(&self) -> bool {
+        *self == Self::Answer
     }
 }
 
@@ -178,6 +195,8 @@ event_bodies! {
     ModelPullStarted { boot: Boot, model: ModelRef }
     /// It has ended.
     ModelPullEnded { model: ModelRef, outcome: PullOutcome }
+    /// What models cost, as the user knows it; in place of all earlier prices.
+    PricesChosen { prices: Prices }
     /// This log was made from what could be read of a damaged one.
     LogSalvaged { salvage: Salvage }
 
@@ -214,7 +233,14 @@ event_bodies! {
         fallbacks: Vec<ModelRef>,
     }
     /// One request to a provider is about to be made. `step` counts answers, `attempt` requests for one answer; both from 1.
-    StepStarted { step: u32, attempt: u32, model: ModelRef }
+    /// One for a summary has the numbers of the attempt that needs it.
+    StepStarted {
+        step: u32,
+        attempt: u32,
+        model: ModelRef,
+        #[serde(default, skip_serializing_if = "Purpose::is_answer")]
+        purpose: Purpose,
+    }
     /// An item's text grew. `offset` is the item's length so far in UTF-8 bytes; 0 begins the item.
     TextAppended { item: ItemId, part: Part, offset: u64, text: String }
     /// What this item has said so far was reasoning: the tag that ends it came, and the one that begins it stands in the
@@ -246,7 +272,7 @@ event_bodies! {
     ToolCallStarted { item: ItemId }
     /// A tool call has its one result.
     ToolCallFinished { item: ItemId, outcome: ToolOutcome, effect: Effect }
-    /// A provider's answer ended with its own end marker.
+    /// A provider's answer ended with its own end marker. `unread` is there when the model cannot have seen all of it.
     StepEnded {
         step: u32,
         finish: FinishReason,
@@ -254,6 +280,8 @@ event_bodies! {
         usage: Usage,
         #[serde(default)]
         timings: Timings,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unread: Option<Unread>,
     }
     /// An attempt failed; with `retry_in_ms` another follows after that wait, with `next` this model is asked instead.
     AttemptFailed {
@@ -321,6 +349,7 @@ impl EventBody {
             | Self::ModelOptionsChanged { .. }
             | Self::ModelPullStarted { .. }
             | Self::ModelPullEnded { .. }
+            | Self::PricesChosen { .. }
             | Self::LogSalvaged { .. }
             | Self::SessionStarted { .. }
             | Self::SessionRenamed { .. }
@@ -365,6 +394,7 @@ impl EventBody {
             | Self::ModelOptionsChanged { .. }
             | Self::ModelPullStarted { .. }
             | Self::ModelPullEnded { .. }
+            | Self::PricesChosen { .. }
             | Self::LogSalvaged { .. }
             | Self::SessionStarted { .. }
             | Self::SessionRenamed { .. }

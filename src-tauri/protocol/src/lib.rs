@@ -20,6 +20,7 @@ mod status;
 mod view;
 
 mod health;
+mod ledger;
 mod limits;
 mod options;
 
@@ -38,6 +39,7 @@ pub use examination::*;
 pub use health::*;
 pub use id::*;
 pub use key::*;
+pub use ledger::*;
 pub use limits::*;
 pub use op::*;
 pub use options::*;

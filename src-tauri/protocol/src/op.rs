@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Answer, ItemId, ModelOptions, ModelRef, Provider, ProviderId, Seq, SessionId, StreamId,
+    Answer, ItemId, ModelOptions, ModelRef, Prices, Provider, ProviderId, Seq, SessionId, StreamId,
     TimeLimits, TurnId,
 };
 
@@ -93,6 +93,8 @@ pub enum Op {
     ChangeTimeLimits { limits: TimeLimits },
     /// The models asked when a turn's own fails before it said anything, in this order.
     ChooseFallbacks { models: Vec<ModelRef> },
+    /// What models cost, as the user knows it; in place of all earlier prices. Refused `Invalid` as a whole.
+    ChoosePrices { prices: Prices },
     /// Add a model server.
     AddProvider { provider: Provider },
     /// Change a model server.
@@ -128,6 +130,7 @@ impl Op {
             | Self::ChangeModelOptions { .. }
             | Self::PullModel { .. }
             | Self::CancelPull { .. }
+            | Self::ChoosePrices { .. }
             | Self::AddProvider { .. }
             | Self::ChangeProvider { .. }
             | Self::RemoveProvider { .. } => None,

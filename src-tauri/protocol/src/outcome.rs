@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Timestamp;
+use crate::{Timestamp, TurnId};
 
 /// How a turn ended. The return value of the turn's future, and the body of its terminal event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,6 +176,47 @@ pub struct Timings {
     /// From our request to the first content, by our clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_content_ms: Option<u64>,
+    /// From our request to the moment when the connection stands and the request goes out, by our clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_ms: Option<u64>,
+    /// From our request to the head of the reply, by our clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_ms: Option<u64>,
+    /// From our request to the end of the answer, by our clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_ms: Option<u64>,
+}
+
+/// What of a conversation a model cannot have seen: its server took the beginning away without a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unread {
+    /// Tokens that the request had at least: every tokenizer makes at least so many of it.
+    pub sent_tokens_min: u64,
+    /// Tokens that the server says it read.
+    pub read_tokens: u64,
+    /// The context that was asked for, where one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_tokens: Option<u64>,
+    /// The last turn of which probably nothing was read; those before it were not read either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<TurnId>,
+    /// How many turns that makes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub turns: u64,
+    /// The turn of which probably only the end was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partly: Option<TurnId>,
+    /// Whether instructions or a summary stood before all turns: they may be gone as well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub preamble: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks with a reference"
+)]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// How a tool call ended.

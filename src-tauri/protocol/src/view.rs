@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Cursor, Effect, Failure, Intent, ItemId, MessagePurpose, ModelOptions, ModelRef, OpId,
-    OpenPull, OptionsOfModel, Origin, OutcomeKind, Part, Provider, Resolution, Salvage, Seq,
-    SessionId, TimeLimits, Timestamp, Timings, ToolOutcome, TurnId, TurnOutcome, Usage,
+    OpenPull, OptionsOfModel, Origin, OutcomeKind, Part, Prices, Provider, Purpose, Resolution,
+    Salvage, Seq, SessionId, TimeLimits, Timestamp, Timings, ToolOutcome, TurnId, TurnOutcome,
+    Unread, Usage,
 };
 
 /// A turn as the reader sees it.
@@ -135,6 +136,9 @@ pub struct AttemptView {
     pub attempt: u32,
     /// Who was asked.
     pub model: ModelRef,
+    /// What for.
+    #[serde(default, skip_serializing_if = "Purpose::is_answer")]
+    pub purpose: Purpose,
     /// When.
     pub started_at: Timestamp,
     /// How it ended.
@@ -152,6 +156,8 @@ pub enum AttemptState {
         finish: crate::FinishReason,
         usage: Usage,
         timings: Timings,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unread: Option<Unread>,
         at: Timestamp,
     },
     /// Not.
@@ -228,6 +234,9 @@ pub struct LibraryPage {
     /// Pulls that were begun and not completed, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pulls: Vec<OpenPull>,
+    /// What models cost; absent until the user said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<Prices>,
     /// What was saved of damaged logs, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub salvages: Vec<Salvage>,

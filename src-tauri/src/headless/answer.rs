@@ -10,7 +10,7 @@ use std::{
 
 use protocol::{
     AttemptState, Event, EventBody, Failure, ItemBody, ItemId, ModelRef, Part, Phase, Resolution,
-    Timestamp, ToolState, TranscriptPage, TurnId, TurnOutcome,
+    Timestamp, ToolState, TranscriptPage, TurnId, TurnOutcome, Unread,
 };
 
 use crate::arguments::Talk;
@@ -48,6 +48,8 @@ pub(super) struct Answer {
     failures: HashSet<(u32, u32)>,
     /// When the computer woke, of the times that were told.
     naps: HashSet<Timestamp>,
+    /// Steps of which it was said that the model had not seen all.
+    unread: HashSet<u32>,
     /// Questions without an answer in the log, in the order they were asked.
     pub(super) questions: Vec<Question>,
     /// Questions that were answered from here.
@@ -71,6 +73,7 @@ impl Answer {
             told: HashSet::new(),
             failures: HashSet::new(),
             naps: HashSet::new(),
+            unread: HashSet::new(),
             questions: Vec::new(),
             answered: HashSet::new(),
             printing: Printing::Goes,
@@ -157,6 +160,11 @@ impl Answer {
                     self.aside(words::compacted(set_aside.len())).await;
                 }
             }
+            EventBody::StepEnded {
+                step,
+                unread: Some(unread),
+                ..
+            } => self.unread(*step, unread).await,
             EventBody::ComputerSlept { slept } => {
                 if self.naps.insert(slept.to) {
                     self.aside(words::slept(slept)).await;
@@ -180,6 +188,7 @@ impl Answer {
             | EventBody::ModelOptionsChanged { .. }
             | EventBody::ModelPullStarted { .. }
             | EventBody::ModelPullEnded { .. }
+            | EventBody::PricesChosen { .. }
             | EventBody::LogSalvaged { .. }
             | EventBody::SessionStarted { .. }
             | EventBody::SessionRenamed { .. }
@@ -216,6 +225,10 @@ impl Answer {
                     self.attempt_failed(at, failure, *retry_in_ms, next.as_ref())
                         .await;
                 }
+                AttemptState::Ended {
+                    unread: Some(unread),
+                    ..
+                } => self.unread(attempt.step, unread).await,
                 AttemptState::Open | AttemptState::Ended { .. } => {}
             }
         }
@@ -340,6 +353,13 @@ impl Answer {
     }
 
     /// A line on stderr that does not begin in the middle of a line of the answer.
+    /// The model did not see all of the conversation; said once for each answer.
+    async fn unread(&mut self, step: u32, unread: &Unread) {
+        if self.unread.insert(step) {
+            self.aside(engine::words::unread(unread, None)).await;
+        }
+    }
+
     pub(super) async fn aside(&mut self, words: String) {
         self.end_line().await;
         // Names of models and tools, and words of servers, are other people's: none of them begins a line of its own.

@@ -91,6 +91,7 @@ mod tests {
             fallbacks: Vec::new(),
             model_options: Vec::new(),
             pulls: Vec::new(),
+            prices: None,
             salvages: Vec::new(),
             as_of: Cursor::at_start(LogId::from_bits(1)),
         };

@@ -362,6 +362,7 @@ async fn tell(event: &Event, answer: &mut Answer) {
         | EventBody::ModelOptionsChanged { .. }
         | EventBody::ModelPullStarted { .. }
         | EventBody::ModelPullEnded { .. }
+        | EventBody::PricesChosen { .. }
         | EventBody::LogSalvaged { .. }
         | EventBody::SessionStarted { .. }
         | EventBody::SessionRenamed { .. }

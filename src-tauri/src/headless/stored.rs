@@ -9,8 +9,8 @@ use std::{
 
 use engine::{Config, Engine, OpenError, ReadError, Reader};
 use protocol::{
-    ApprovalView, Event, InterruptedWhy, ItemBody, ItemView, MessagePurpose, Part, Place,
-    SessionId, StreamId, ToolState, TranscriptPage, TurnView,
+    ApprovalView, AttemptState, Event, InterruptedWhy, ItemBody, ItemView, MessagePurpose, Part,
+    Place, SessionId, StreamId, ToolState, TranscriptPage, TurnView,
 };
 use serde::Serialize;
 
@@ -123,7 +123,7 @@ pub(super) async fn found(
 }
 
 /// Reading needs no lock; recovery does, and is done if nobody else has it.
-async fn reader(data_dir: &Path) -> Result<Reader, Unread> {
+pub(super) async fn reader(data_dir: &Path) -> Result<Reader, Unread> {
     let config = Config {
         lock_wait: engine::READ_LOCK_WAIT,
         ..Config::new(data_dir)
@@ -186,6 +186,15 @@ fn transcript(page: &TranscriptPage) -> String {
         text.push('\n');
         for item in &turn.items {
             paragraph(&mut text, turn, item);
+        }
+        for attempt in &turn.attempts {
+            if let AttemptState::Ended {
+                unread: Some(unread),
+                ..
+            } = &attempt.state
+            {
+                text.push_str(&format!("-- {}\n", engine::words::unread(unread, None)));
+            }
         }
         for slept in &turn.slept {
             text.push_str(&format!("-- {}\n", words::slept(slept)));

@@ -97,6 +97,7 @@ fn told(body: &EventBody) -> Told {
         | EventBody::TimeLimitsChanged { .. }
         | EventBody::FallbacksChosen { .. }
         | EventBody::ModelOptionsChanged { .. }
+        | EventBody::PricesChosen { .. }
         | EventBody::LogSalvaged { .. }
         | EventBody::SessionStarted { .. }
         | EventBody::SessionRenamed { .. }

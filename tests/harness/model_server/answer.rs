@@ -17,6 +17,8 @@ pub struct Answer {
     steps: Vec<Step>,
     calls: u64,
     blocks: Blocks,
+    /// Tokens of the prompt, by its own word.
+    read: u64,
 }
 
 /// Where an answer in blocks stands.
@@ -38,7 +40,15 @@ impl Answer {
             steps: Vec::new(),
             calls: 0,
             blocks: Blocks::default(),
+            read: 31,
         }
+    }
+
+    /// The server says that the prompt had so many tokens.
+    #[must_use]
+    pub const fn having_read(mut self, tokens: u64) -> Self {
+        self.read = tokens;
+        self
     }
 
     /// The whole of an ordinary answer.
@@ -193,7 +203,7 @@ impl Answer {
                 "done_reason": reason,
                 "total_duration": 700_000_000,
                 "load_duration": 20_000_000,
-                "prompt_eval_count": 31,
+                "prompt_eval_count": self.read,
                 "prompt_eval_duration": 80_000_000,
                 "eval_count": 7,
                 "eval_duration": 600_000_000,
@@ -207,7 +217,7 @@ impl Answer {
                     "choices": [],
                     "created": 1, "id": "chatcmpl-1", "model": MODEL, "object": "chat.completion.chunk",
                     "usage": {
-                        "completion_tokens": 7, "prompt_tokens": 31, "total_tokens": 38,
+                        "completion_tokens": 7, "prompt_tokens": self.read, "total_tokens": self.read + 7,
                         "prompt_tokens_details": { "cached_tokens": 0 },
                     },
                 }))
@@ -297,7 +307,7 @@ impl Answer {
                 "id": "msg_1", "type": "message", "role": "assistant", "content": [], "model": MODEL,
                 "stop_reason": null, "stop_sequence": null,
                 "usage": {
-                    "input_tokens": 31, "cache_creation_input_tokens": 0,
+                    "input_tokens": self.read, "cache_creation_input_tokens": 0,
                     "cache_read_input_tokens": 0, "output_tokens": 1,
                 },
             },

@@ -130,6 +130,15 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
             (story!(telling::half_a_summary), green, red)
         }
         Mutant::SummaryOwnOptions => (story!(telling::asked_to_sum_up), "reload0", "reload1"),
+        Mutant::SummaryUnlisted => (story!(telling::asks_for_a_summary), "listed1", "listed0"),
+        Mutant::UnreadUntold => (story!(telling::reads_a_part), "told1", "told0"),
+        Mutant::CacheIsCut => (story!(telling::reads_from_its_cache), "told0", "told1"),
+        Mutant::RetryOverwrites => (
+            story!(telling::tried_twice),
+            "2 requests, 1 failed",
+            "1 requests, 0 failed",
+        ),
+        Mutant::UnknownIsZero => (story!(telling::counts_nothing), "known0", "known1"),
         Mutant::PlaceholderAsResult => {
             let green = "completed told1";
             (story!(telling::result_left_out), green, "completed told0")

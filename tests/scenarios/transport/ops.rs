@@ -84,6 +84,7 @@ fn otherwise(op: &Op) -> Op {
         | Op::ChangeModelOptions { .. }
         | Op::PullModel { .. }
         | Op::CancelPull { .. }
+        | Op::ChoosePrices { .. }
         | Op::AddProvider { .. }
         | Op::ChangeProvider { .. }
         | Op::RemoveProvider { .. } => Op::ChooseFallbacks { models: Vec::new() },

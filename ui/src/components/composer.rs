@@ -13,6 +13,7 @@ use crate::{
     components::{
         folder_picker::{FolderPicker, about_folder},
         icons::{Glyph, Icon},
+        meter::Meter,
         model_picker::ModelPicker,
         options::ChatOptions,
         settings::refusal_words,
@@ -91,6 +92,7 @@ impl Sending {
             | Op::ChangeModelOptions { .. }
             | Op::PullModel { .. }
             | Op::CancelPull { .. }
+            | Op::ChoosePrices { .. }
             | Op::RenameSession { .. }
             | Op::BinSession { .. }
             | Op::UnbinSession { .. }
@@ -328,6 +330,7 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                             hint.get().map(str::to_owned).or(asked)
                         }}
                     </span>
+                    <Meter whose />
                     {move || match running.get() {
                         Some(_) => {
                             view! {

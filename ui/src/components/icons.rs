@@ -35,6 +35,7 @@ pub(crate) enum Icon {
     Pause,
     StepBack,
     StepForward,
+    Bars,
 }
 
 impl Icon {
@@ -43,6 +44,7 @@ impl Icon {
             Self::Sidebar => {
                 "M5 4.5h14a1.5 1.5 0 0 1 1.5 1.5v12a1.5 1.5 0 0 1-1.5 1.5H5A1.5 1.5 0 0 1 3.5 18V6A1.5 1.5 0 0 1 5 4.5ZM9.5 4.5v15"
             }
+            Self::Bars => "M4.5 6.5h7M8 12h8M13 17.5h6.5",
             Self::Plus => "M12 5v14M5 12h14",
             Self::Info => {
                 "M12 3.75a8.25 8.25 0 1 1 0 16.5 8.25 8.25 0 0 1 0-16.5ZM12 11v5.5M12 7.75v.01"

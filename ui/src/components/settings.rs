@@ -20,6 +20,7 @@ use crate::{
         server_connection::{ConnectionFields, ConnectionForm},
         server_key::{KeyEntry, KeyField, ServerKey},
         sidebar::chord,
+        usage::Usage,
     },
     desk::{LimitField, SettingsPart, name_of_address, new_provider, sentence, use_desk},
     ipc::{self, CallError},
@@ -43,10 +44,12 @@ pub(crate) fn Settings(part: SettingsPart) -> impl IntoView {
     let desk = use_desk();
     let editing = RwSignal::new(None::<protocol::ProviderId>);
     let shortcuts = NodeRef::<html::Section>::new();
+    let usage = NodeRef::<html::Section>::new();
     let health = NodeRef::<html::Section>::new();
     let models = NodeRef::<html::Section>::new();
     let wanted = match part {
         SettingsPart::Shortcuts => Some(shortcuts),
+        SettingsPart::Usage => Some(usage),
         SettingsPart::Health => Some(health),
         SettingsPart::Models => Some(models),
         // These are at the top, or take the focus themselves.
@@ -67,6 +70,7 @@ pub(crate) fn Settings(part: SettingsPart) -> impl IntoView {
         }
         SettingsPart::Servers
         | SettingsPart::Models
+        | SettingsPart::Usage
         | SettingsPart::Health
         | SettingsPart::Shortcuts => (None, None),
     };
@@ -125,6 +129,20 @@ pub(crate) fn Settings(part: SettingsPart) -> impl IntoView {
                 <section class="settings-part" aria-labelledby="background-heading">
                     <h2 class="settings-heading" id="background-heading">"In the background"</h2>
                     <Background />
+                </section>
+
+                <section
+                    class="settings-part"
+                    aria-labelledby="usage-heading"
+                    tabindex="-1"
+                    node_ref=usage
+                >
+                    <h2 class="settings-heading" id="usage-heading">"Usage"</h2>
+                    <p class="hint">
+                        "What was asked of which model, as far as the servers counted it. Titles cost nothing here: \
+                         Holdfast makes them itself."
+                    </p>
+                    <Usage />
                 </section>
 
                 <section
@@ -920,6 +938,7 @@ fn Shortcuts() -> impl IntoView {
         ),
         ("Show or hide the sidebar", chord("B")),
         ("Settings", chord(",")),
+        ("Usage", chord("Shift+U")),
         ("Health", chord("Shift+H")),
         (
             "Load the view anew",

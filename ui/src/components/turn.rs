@@ -1,8 +1,13 @@
 //! A turn: what was said, what it is doing or how it ended, and what can be done about that.
 
 use leptos::{ev, html, prelude::*};
-use protocol::{AttemptState, CancelledBy, Op, ProviderId, Slept, Timestamp, TurnId, TurnOutcome};
-use transcript::words::{self, Offer};
+use protocol::{
+    AttemptState, CancelledBy, ItemBody, Op, ProviderId, Slept, Timestamp, TurnId, TurnOutcome,
+};
+use transcript::{
+    numbers::{self, Numbers},
+    words::{self, Offer},
+};
 
 use crate::{
     calendar,
@@ -15,6 +20,7 @@ use crate::{
         reasoning::Reasoning,
         sidebar::chord,
         status_line::StatusLine,
+        times::Times,
         tool_call::ToolCall,
         versions::{BringBack, Versions},
     },
@@ -412,8 +418,11 @@ fn TurnLine(
     let turn = cell.turn;
     let facts = facts(&head);
     let more = more_facts(&head);
+    let timed = RwSignal::new(false);
+    let attempts = head.attempts.clone();
     view! {
         {attempt_lines(notices(&head, Notices::All))}
+        {unread_line(pane, &head)}
         <div class="turn-line">
             <div class="actions">
                 {move || {
@@ -478,9 +487,30 @@ fn TurnLine(
                             }
                         })
                 }}
+                {(!pane.is_replay())
+                    .then(|| {
+                        view! {
+                            <button
+                                type="button"
+                                class="icon-button"
+                                data-testid="turn-times"
+                                aria-label="Where the time went"
+                                title="Where the time went"
+                                aria-expanded=move || timed.get().to_string()
+                                on:click=move |_| timed.update(|timed| *timed = !*timed)
+                            >
+                                <Glyph icon=Icon::Bars />
+                            </button>
+                        }
+                    })}
             </div>
             <span class="turn-facts" title=more>{facts}</span>
         </div>
+        {move || {
+            timed
+                .get()
+                .then(|| view! { <Times session=pane.session turn attempts=attempts.clone() /> })
+        }}
     }
     .into_any()
 }
@@ -529,26 +559,8 @@ fn attempt_lines(notices: Vec<String>) -> impl IntoView {
 }
 
 fn facts(head: &TurnHead) -> String {
-    let mut tokens = 0;
-    let mut decode_ms = 0;
-    for attempt in &head.attempts {
-        if let AttemptState::Ended { usage, timings, .. } = &attempt.state {
-            tokens += usage.completion_tokens.unwrap_or(0);
-            decode_ms += timings.decode_ms.unwrap_or(0);
-        }
-    }
     let mut facts = vec![short_name(head.model()).to_owned()];
-    if tokens > 0 {
-        facts.push(format!("{tokens} tokens"));
-        if decode_ms > 0 {
-            let rate = tokens as f64 * 1_000.0 / decode_ms as f64;
-            facts.push(if rate < 10.0 {
-                format!("{rate:.1} tokens/s")
-            } else {
-                format!("{rate:.0} tokens/s")
-            });
-        }
-    }
+    facts.extend(Numbers::of(&head.attempts).facts());
     let took_ms = head.ended_at.map(|at| at.millis_since(head.started_at));
     facts.extend(
         took_ms
@@ -563,23 +575,39 @@ fn more_facts(head: &TurnHead) -> String {
         format!("{} on {}", head.model.model, head.model.provider_name),
         calendar::moment(head.started_at, ipc::wall()),
     ];
-    for attempt in &head.attempts {
-        if let AttemptState::Ended { usage, timings, .. } = &attempt.state {
-            let prompt = usage.prompt_tokens.map(|n| format!("{n} tokens read"));
-            let cached = usage.cached_tokens.map(|n| format!("{n} of them cached"));
-            let stored = usage
-                .cache_written_tokens
-                .filter(|n| *n > 0)
-                .map(|n| format!("{n} of them put into the cache"));
-            let load = timings
-                .load_ms
-                .filter(|ms| *ms >= 1_000)
-                .map(|ms| format!("loaded in {}", calendar::duration(ms)));
-            let first = timings
-                .first_content_ms
-                .map(|ms| format!("first word after {}", calendar::duration(ms)));
-            facts.extend([prompt, cached, stored, load, first].into_iter().flatten());
-        }
-    }
+    let answers = head.attempts.iter().filter(|a| a.purpose.is_answer());
+    facts.extend(answers.flat_map(numbers::details));
     facts.join("\n")
+}
+
+/// That the model did not see all of the conversation: said once under the answer, however many requests it took.
+fn unread_line(pane: Pane, head: &TurnHead) -> impl IntoView + use<> {
+    let unread = head
+        .attempts
+        .iter()
+        .rev()
+        .find_map(|attempt| match &attempt.state {
+            AttemptState::Ended { unread, .. } => *unread,
+            AttemptState::Open | AttemptState::Failed { .. } => None,
+        });
+    unread.map(|unread| {
+        let last = unread.through.and_then(|turn| {
+            let said = pane.with_turn(turn, |view| {
+                view.items.iter().find_map(|item| match &item.body {
+                    ItemBody::UserMessage { text, .. } => Some(text.clone()),
+                    ItemBody::Text { .. }
+                    | ItemBody::ToolCall { .. }
+                    | ItemBody::Compacted { .. }
+                    | ItemBody::Unsupported { .. } => None,
+                })
+            });
+            said.flatten()
+        });
+        view! {
+            <p class="ask-warning unread" data-testid="unread">
+                <Glyph icon=Icon::Warning />
+                <span>{words::unread(&unread, last.as_deref())}</span>
+            </p>
+        }
+    })
 }

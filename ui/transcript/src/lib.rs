@@ -14,9 +14,13 @@ pub mod mutant;
 
 pub mod player;
 
+pub mod ledger;
 pub mod markdown;
+pub mod meter;
+pub mod numbers;
 pub mod revival;
 pub mod sheet;
+pub mod waterfall;
 pub mod words;
 
 pub use fold::*;

@@ -11,12 +11,14 @@ use protocol::{
     TurnOutcome, TurnView,
 };
 
+mod amounts;
 mod asking;
 mod export;
 mod health;
 mod replay;
 mod span;
 
+pub use amounts::*;
 pub use asking::*;
 pub use export::*;
 pub use health::*;

@@ -46,6 +46,8 @@ pub(super) async fn run(
     } = outgoing;
     let clock = dialer.clock.as_ref();
     let started = clock.monotonic();
+    let since = || clock.monotonic().saturating_sub(started);
+    let mut connect = None;
     let (request, mut connected) = dialer.post(&url, &peer, body)?;
     let request = authorised(request, &peer)?;
 
@@ -62,6 +64,7 @@ pub(super) async fn run(
                 // The sender is dropped unsent when the dial fails; the other branch has the reason.
                 if news.is_ok() {
                     stands = true;
+                    connect = Some(since());
                     emit(out, ModelEvent::Sent).await?;
                     late = clock.sleep(limits.first_event);
                 }
@@ -90,6 +93,7 @@ pub(super) async fn run(
     };
     drop(sending);
     drop(late);
+    let head = since();
     gate!(harness, HeadRead);
     if !stands {
         // A reply that overtook its own request.
@@ -174,7 +178,7 @@ pub(super) async fn run(
                 for event in decoder.feed(&bytes) {
                     spoke |= is_answer(&event);
                     if first_content.is_none() && is_content(&event) {
-                        first_content = Some(clock.monotonic().saturating_sub(started));
+                        first_content = Some(since());
                     }
                     emit(out, event).await?;
                 }
@@ -188,6 +192,7 @@ pub(super) async fn run(
     }
     // Nothing more is wanted: closed here, not when our reader has taken the last events.
     drop(body);
+    let total = since();
 
     let mut verdict = decoder.finish();
     for event in verdict.events {
@@ -219,8 +224,14 @@ pub(super) async fn run(
             if mutated!(harness, HideLimit) && end.finish == FinishReason::Length {
                 end.finish = FinishReason::Stop;
             }
-            end.timings.first_content_ms =
-                first_content.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+            end.timings = Timings {
+                // A reply that overtook its own request says when the connection stood at the latest.
+                connect_ms: Some(millis(connect.unwrap_or(head))),
+                head_ms: Some(millis(head)),
+                first_content_ms: first_content.map(millis),
+                total_ms: Some(millis(total)),
+                ..end.timings
+            };
             Ok(end)
         }
         Err(Fault::Truncated) => {
@@ -234,6 +245,10 @@ pub(super) async fn run(
         }
         Err(fault) => Err(failure::faulty(&peer, &fault)),
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn is_answer(event: &ModelEvent) -> bool {

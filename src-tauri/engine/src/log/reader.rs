@@ -6,8 +6,8 @@ use std::{
 };
 
 use protocol::{
-    Effect, Event, ItemBody, ItemId, LibraryPage, LogId, OpId, Receipt, Seq, SessionId, StreamId,
-    ToolState, TurnId, TurnView,
+    Effect, Event, ItemBody, ItemId, Ledger, LibraryPage, LogId, OpId, Receipt, Seq, SessionId,
+    StreamId, Timestamp, ToolState, TurnId, TurnView,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use transcript::fold_turn;
 use super::{
     CommitError, Counts, Head, LogFaults, OpDigest, ReadError, Trouble, codec, damage,
     database::{self, OpenError},
-    shelf,
+    ledger, shelf,
     writer::{self, find_key},
 };
 
@@ -473,6 +473,15 @@ impl Snapshot<'_> {
     /// The library as of its last snapshot, if there is one that holds.
     pub(crate) fn shelf(&self, log: LogId) -> Result<Option<LibraryPage>, ReadError> {
         Ok(shelf::read(self.0, log)?)
+    }
+
+    /// The requests between the bounds, summed up, and when the first of all was made.
+    pub(crate) fn ledger(&self, bounds: &[Timestamp]) -> Result<Ledger, ReadError> {
+        Ok(Ledger {
+            rows: ledger::rows(self.0, bounds)?,
+            since: ledger::since(self.0)?,
+            prices: None,
+        })
     }
 
     /// The database's identity.

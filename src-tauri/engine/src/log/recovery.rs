@@ -14,7 +14,7 @@ use transcript::fold_turn;
 
 use super::{
     Append, Commit, CommitError, Derived, FILE_NAME, OpenError, StorageError, branches, codec,
-    reader, writer,
+    ledger, reader, writer,
 };
 use crate::{Harness, gate::gate_blocking, mutant::mutated};
 
@@ -32,6 +32,7 @@ pub(super) fn run(
         )))
     };
     index_turns(db).map_err(storage)?;
+    ledger::make_whole(db).map_err(storage)?;
     let mut closed = 0;
     // Turns found here belong to other boots: this one has started none yet.
     for (key, session, turn) in open_turns(db).map_err(storage)? {

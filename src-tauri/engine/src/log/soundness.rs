@@ -18,7 +18,14 @@ use super::{
 const FACTS: [&str; 6] = ["meta", "boots", "streams", "events", "ops", "drafts"];
 
 /// Tables that are made from events.
-const CACHES: [&str; 5] = ["open_turns", "turns", "heads", "turn_views", "shelf"];
+const CACHES: [&str; 6] = [
+    "open_turns",
+    "turns",
+    "heads",
+    "turn_views",
+    "shelf",
+    "attempts",
+];
 
 /// How large a database is looked into after a run that did not end by itself. A start must not take longer than a
 /// moment, and 72 MB of events took 2 s to look into (two busy cores). A larger one is looked into once somebody met

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     Append, Commit, CommitError, Committed, Counts, Derived, Durability, Heads, LogCounters,
-    LogFaults, OpDigest, RoomWatch, codec, damage, database, faults::WriteStep, shelf,
+    LogFaults, OpDigest, RoomWatch, codec, damage, database, faults::WriteStep, ledger, shelf,
 };
 use crate::{Harness, clock::Clock, gate::gate_blocking, mutant::mutated};
 
@@ -489,6 +489,13 @@ impl<'a> Batch<'a> {
             // Every other kind is a row and nothing else.
             _ => {}
         }
+        let place = ledger::Place {
+            key,
+            seq,
+            turn: append.turn,
+            at: self.at,
+        };
+        ledger::follow(self.db, place, body, self.harness).map_err(storage)?;
         self.written.events += 1;
         self.written.body_bytes += text.len() as u64;
         Ok(seq.unsigned_abs())

@@ -107,6 +107,7 @@ impl Session {
             | Op::ChangeModelOptions { .. }
             | Op::PullModel { .. }
             | Op::CancelPull { .. }
+            | Op::ChoosePrices { .. }
             | Op::AddProvider { .. }
             | Op::ChangeProvider { .. }
             | Op::RemoveProvider { .. } => Err(ErrorReport::new(

@@ -9,8 +9,8 @@
 
 use protocol::{
     CancelledBy, Effect as ToolEffect, EventBody, Failure, FailureCode, FinishReason, Intent,
-    InterruptedWhy, ItemId, ModelRef, Part, Resolution, StopReason, ToolOutcome, TurnId,
-    TurnOutcome,
+    InterruptedWhy, ItemId, ModelRef, Part, Purpose, Resolution, StopReason, ToolOutcome, TurnId,
+    TurnOutcome, Unread,
 };
 
 use crate::{
@@ -62,7 +62,8 @@ pub(crate) enum Input {
     /// A call that the end of its attempt cut.
     CallCut { name: String, arguments: String },
     /// The provider's end marker was seen.
-    AttemptEnded(StepEnd),
+    /// With it comes what of the conversation the model cannot have seen.
+    AttemptEnded(StepEnd, Option<Unread>),
     /// It was not.
     AttemptFailed(AttemptError),
     /// The wait before the next attempt is over.
@@ -119,8 +120,11 @@ pub(crate) enum Effect {
     /// Ask this model of the turn's candidates.
     CallModel { candidate: usize, tools: Tools },
     /// Sum up the conversation by this candidate, which could not take it; then give [`Input::Compacted`].
+    /// `step` and `attempt` are those that could not be.
     Compact {
         candidate: usize,
+        step: u32,
+        attempt: u32,
         overflow: Failure,
         room: Option<Room>,
     },
@@ -286,7 +290,9 @@ impl Machine {
             (Input::CallCut { name, arguments }, State::Streaming) => {
                 self.cut.push((name, arguments));
             }
-            (Input::AttemptEnded(end), State::Streaming) => self.attempt_ended(end, &mut out),
+            (Input::AttemptEnded(end, unread), State::Streaming) => {
+                self.attempt_ended(end, unread, &mut out);
+            }
             (Input::AttemptFailed(error), State::Streaming) => self.attempt_failed(error, &mut out),
             (Input::RetryDue, State::Waiting) => self.dial(&mut out),
             (Input::Compacted(result), State::Compacting) => self.compacted(result, &mut out),
@@ -318,7 +324,7 @@ impl Machine {
                 | Input::FoundReasoning
                 | Input::Call { .. }
                 | Input::CallCut { .. }
-                | Input::AttemptEnded(_)
+                | Input::AttemptEnded(..)
                 | Input::AttemptFailed(_)
                 | Input::RetryDue
                 | Input::Compacted(_)
@@ -357,6 +363,7 @@ impl Machine {
             step: self.step,
             attempt: self.attempt,
             model: model.clone(),
+            purpose: Purpose::Answer,
         }));
         let is_last = self.step >= STEPS_MAX && !mutated!(self.harness, NoStepLimit);
         let tools = if is_last || self.rules.tools.is_empty() {
@@ -438,7 +445,7 @@ impl Machine {
         self.said = said;
     }
 
-    fn attempt_ended(&mut self, end: StepEnd, out: &mut Vec<Effect>) {
+    fn attempt_ended(&mut self, end: StepEnd, unread: Option<Unread>, out: &mut Vec<Effect>) {
         self.show_cut_calls(out);
         self.open_text = None;
         out.push(Effect::Record(EventBody::StepEnded {
@@ -446,6 +453,7 @@ impl Machine {
             finish: end.finish,
             usage: end.usage,
             timings: end.timings,
+            unread,
         }));
         let stop = match end.finish {
             FinishReason::Length
@@ -573,6 +581,8 @@ impl Machine {
             self.fail_attempt(&failure, None, None, out);
             out.push(Effect::Compact {
                 candidate: self.candidate,
+                step: self.step,
+                attempt: self.attempt,
                 overflow: failure,
                 room,
             });

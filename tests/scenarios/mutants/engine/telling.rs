@@ -1,10 +1,14 @@
 //! What the model is told and what is believed of a server's answer.
 
 use engine::mutant::Mutant;
-use protocol::{Dialect, EventBody, Op, Provider, SessionId};
+use protocol::{
+    Dialect, EventBody, LedgerArgs, LedgerSums, Op, Provider, Purpose, SessionId, Timestamp,
+};
 use serde_json::json;
 use tests::{
-    model_server::{Answer, MODEL, ModelServer, Script, model_of, provider_at, refused_address},
+    model_server::{
+        Answer, Ending, MODEL, ModelServer, Script, model_of, provider_at, refused_address,
+    },
     sentinel::random_u128,
     world::World,
 };
@@ -207,4 +211,91 @@ pub(super) async fn signed_thoughts(mutant: Option<Mutant>) -> String {
         && back[1]["text"] == "Let me look. "
         && back[2]["id"] == asked["messages"][2]["content"][0]["tool_use_id"];
     format!("{end} kept{}", u8::from(kept))
+}
+
+/// A conversation that is summed up: the request for the summary is one like any other.
+pub(super) async fn asks_for_a_summary(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::whole(DIALECT, &"kelp ".repeat(100)));
+    let (session, window) = begin(&world, &server).await;
+    window.until_idle().await;
+    server.script(too_long());
+    server.script(Answer::whole(DIALECT, "They spoke of kelp."));
+    server.script(Answer::whole(DIALECT, "Yes."));
+    world.say(session, "And the tides?").await;
+    window.sees("Yes.").await;
+    end_of(&window).await;
+    let summary = |body: &EventBody| {
+        matches!(
+            body,
+            EventBody::StepStarted {
+                purpose: Purpose::Summary,
+                ..
+            }
+        )
+    };
+    format!("listed{}", count(&world.events(session), summary))
+}
+
+/// A long message, of which the server says that it read `tokens`.
+async fn reads(mutant: Option<Mutant>, tokens: u64) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::new(DIALECT).having_read(tokens).says("Oui.").ends());
+    let session = world.begin(&server, &"kelp ".repeat(6_000)).await;
+    let window = world.page().await.follow(session);
+    end_of(&window).await;
+    let told = |body: &EventBody| {
+        matches!(
+            body,
+            EventBody::StepEnded {
+                unread: Some(_),
+                ..
+            }
+        )
+    };
+    format!("told{}", count(&world.events(session), told))
+}
+
+/// A server whose context is smaller than the message, and that says nothing of it.
+pub(super) async fn reads_a_part(mutant: Option<Mutant>) -> String {
+    reads(mutant, 4_096).await
+}
+
+/// A server that counts only what its cache does not hold.
+pub(super) async fn reads_from_its_cache(mutant: Option<Mutant>) -> String {
+    reads(mutant, 12).await
+}
+
+async fn sums(world: &World) -> LedgerSums {
+    let bounds = vec![Timestamp::from_millis(0), Timestamp::from_millis(i64::MAX)];
+    let ledger = world.engine().ledger(LedgerArgs { bounds }).await;
+    let rows = ledger.expect("a ledger").rows;
+    rows.iter()
+        .fold(LedgerSums::default(), |sum, row| sum.plus(row.sums))
+}
+
+/// A server that is busy once.
+pub(super) async fn tried_twice(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Script::error(DIALECT, 503, "busy"));
+    server.script(Answer::whole(DIALECT, "Yes."));
+    let (_, window) = begin(&world, &server).await;
+    world.pass_the_wait(&window, 2).await;
+    end_of(&window).await;
+    let sums = sums(&world).await;
+    format!("{} requests, {} failed", sums.attempts(), sums.failed)
+}
+
+/// The end of an answer of an Ollama that counts nothing.
+const UNCOUNTED: &[u8] =
+    b"{\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\"}\n";
+
+/// A server that does not count tokens.
+pub(super) async fn counts_nothing(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let silent = Answer::new(DIALECT).says("Yes.").raw(UNCOUNTED);
+    server.script(silent.cut(Ending::Proper));
+    let (_, window) = begin(&world, &server).await;
+    end_of(&window).await;
+    format!("known{}", sums(&world).await.prompt_known)
 }

@@ -10,7 +10,7 @@ use std::{
 
 use protocol::{
     Admission, Cursor, Event, EventBody, LibraryPage, LogId, ModelOptions, ModelRef, OpenPull,
-    OptionsOfModel, Page, Place, Provider, PullOutcome, Salvage, SessionId, SessionState,
+    OptionsOfModel, Page, Place, Prices, Provider, PullOutcome, Salvage, SessionId, SessionState,
     SessionSummary, StreamId, TimeLimits, Timestamp, canonical_model_name,
 };
 
@@ -27,6 +27,7 @@ pub struct Library {
     fallbacks: Vec<ModelRef>,
     model_options: Vec<OptionsOfModel>,
     pulls: Vec<OpenPull>,
+    prices: Option<Prices>,
     salvages: Vec<Salvage>,
     cursor: Cursor,
 }
@@ -43,7 +44,7 @@ pub enum LibraryChange {
     Providers,
     /// The model a new session begins with.
     LastModel,
-    /// The time limits, the fallbacks, models' options, pulls, or what was salvaged.
+    /// The time limits, the fallbacks, models' options, pulls, prices, or what was salvaged.
     Settings,
 }
 
@@ -59,6 +60,7 @@ impl Library {
             fallbacks: Vec::new(),
             model_options: Vec::new(),
             pulls: Vec::new(),
+            prices: None,
             salvages: Vec::new(),
             cursor: Cursor::at_start(log),
         }
@@ -118,6 +120,11 @@ impl Library {
         &self.pulls
     }
 
+    /// What models cost, where the user said so.
+    pub fn prices(&self) -> Option<&Prices> {
+        self.prices.as_ref()
+    }
+
     /// What was saved of damaged logs, oldest first.
     pub fn salvages(&self) -> &[Salvage] {
         &self.salvages
@@ -133,6 +140,7 @@ impl Library {
             fallbacks: self.fallbacks.clone(),
             model_options: self.model_options.clone(),
             pulls: self.pulls.clone(),
+            prices: self.prices.clone(),
             salvages: self.salvages.clone(),
             as_of: self.cursor,
         }
@@ -292,6 +300,10 @@ impl Library {
                 }
                 changes.push(LibraryChange::Settings);
             }
+            EventBody::PricesChosen { prices } => {
+                self.prices = Some(prices.clone());
+                changes.push(LibraryChange::Settings);
+            }
             EventBody::LogSalvaged { salvage } => {
                 self.salvages.push(salvage.clone());
                 changes.push(LibraryChange::Settings);
@@ -389,6 +401,7 @@ impl From<LibraryPage> for Library {
             fallbacks: page.fallbacks,
             model_options: page.model_options,
             pulls: page.pulls,
+            prices: page.prices,
             salvages: page.salvages,
             cursor: page.as_of,
         }

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use protocol::{
     Admission, AttemptState, Boot, CancelledBy, Cursor, Dialect, Effect, Event, EventBody, Failure,
     FailureCode, FinishReason, Intent, ItemBody, ItemId, LogId, MessagePurpose, ModelRef, OpId,
-    Origin, OutcomeKind, Page, Part, Place, Provider, ProviderId, Resolution, RewindFor, Seq,
-    SessionId, SessionState, Slept, StopReason, Think, Timestamp, Timings, TitleBy, ToolOutcome,
-    ToolState, TranscriptPage, TurnId, TurnOutcome, TurnView, Usage,
+    Origin, OutcomeKind, Page, Part, Place, Provider, ProviderId, Purpose, Resolution, RewindFor,
+    Seq, SessionId, SessionState, Slept, StopReason, Think, Timestamp, Timings, TitleBy,
+    ToolOutcome, ToolState, TranscriptPage, TurnId, TurnOutcome, TurnView, Usage,
 };
 
 use super::{
@@ -88,6 +88,7 @@ impl Log {
                 step,
                 attempt: 1,
                 model: model("llama3.2"),
+                purpose: Purpose::Answer,
             },
         )
     }
@@ -150,6 +151,7 @@ impl Log {
                 finish: FinishReason::Stop,
                 usage: Usage::default(),
                 timings: Timings::default(),
+                unread: None,
             },
         )
     }
@@ -322,6 +324,7 @@ fn story() -> Log {
             step: 1,
             attempt: 2,
             model: model("qwen3"),
+            purpose: Purpose::Answer,
         },
     )
     .say(
@@ -1164,7 +1167,7 @@ pub(crate) fn any_body() -> impl Strategy<Value = EventBody> {
             boot: Boot::from_bits(1), message: item(1), model: model("a"), fallbacks: Vec::new(),
         }),
         2 => (1..3_u32, 1..3_u32).prop_map(|(step, attempt)| EventBody::StepStarted {
-            step, attempt, model: model("b"),
+            step, attempt, model: model("b"), purpose: Purpose::Answer,
         }),
         10 => (number.clone(), part, 0..6_u64, "[aü]{0,3}").prop_map(|(number, part, offset, text)| {
             EventBody::TextAppended { item: item(number), part, offset, text }
@@ -1188,6 +1191,7 @@ pub(crate) fn any_body() -> impl Strategy<Value = EventBody> {
         }),
         2 => (1..3_u32).prop_map(|step| EventBody::StepEnded {
             step, finish: FinishReason::Length, usage: Usage::default(), timings: Timings::default(),
+            unread: None,
         }),
         2 => (1..3_u32, 1..3_u32).prop_map(|(step, attempt)| EventBody::AttemptFailed {
             step, attempt, failure: Failure::new(FailureCode::Aborted, ""), retry_in_ms: None, next: None,

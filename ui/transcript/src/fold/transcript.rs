@@ -280,6 +280,7 @@ impl Transcript {
             | EventBody::ModelOptionsChanged { .. }
             | EventBody::ModelPullStarted { .. }
             | EventBody::ModelPullEnded { .. }
+            | EventBody::PricesChosen { .. }
             | EventBody::LogSalvaged { .. } => {}
         }
     }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use protocol::{
     ApprovalView, AttemptState, AttemptView, Effect, Event, EventBody, Intent, ItemBody, ItemId,
-    ItemView, ModelRef, Part, ProviderId, Resolution, Seq, Timestamp, ToolOutcome, ToolState,
-    TurnId, TurnView,
+    ItemView, ModelRef, Part, ProviderId, Purpose, Resolution, Seq, Timestamp, ToolOutcome,
+    ToolState, TurnId, TurnView,
 };
 
 use super::Change;
@@ -144,12 +144,14 @@ impl Turn {
                 step,
                 attempt,
                 model,
+                purpose,
             } => {
                 self.close_text(changes);
                 self.view.attempts.push(AttemptView {
                     step: *step,
                     attempt: *attempt,
                     model: model.clone(),
+                    purpose: *purpose,
                     started_at: at,
                     state: AttemptState::Open,
                 });
@@ -209,12 +211,14 @@ impl Turn {
                 finish,
                 usage,
                 timings,
+                unread,
             } => {
                 self.close_text(changes);
                 let ended = AttemptState::Ended {
                     finish: *finish,
                     usage: *usage,
                     timings: *timings,
+                    unread: *unread,
                     at,
                 };
                 self.end_attempt(*step, None, ended, at, changes);
@@ -290,6 +294,7 @@ impl Turn {
             | EventBody::ModelOptionsChanged { .. }
             | EventBody::ModelPullStarted { .. }
             | EventBody::ModelPullEnded { .. }
+            | EventBody::PricesChosen { .. }
             | EventBody::LogSalvaged { .. } => {}
         }
     }
@@ -330,6 +335,7 @@ impl Turn {
             | EventBody::ModelOptionsChanged { .. }
             | EventBody::ModelPullStarted { .. }
             | EventBody::ModelPullEnded { .. }
+            | EventBody::PricesChosen { .. }
             | EventBody::LogSalvaged { .. }
             | EventBody::SessionStarted { .. }
             | EventBody::SessionRenamed { .. }
@@ -531,6 +537,7 @@ impl Turn {
                 step,
                 attempt: attempt.unwrap_or(1),
                 model: self.view.model.clone(),
+                purpose: Purpose::Answer,
                 started_at: at,
                 state,
             }),

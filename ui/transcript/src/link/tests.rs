@@ -1026,6 +1026,7 @@ fn an_attach_answer_that_contradicts_its_question_is_not_believed() {
                 fallbacks: Vec::new(),
                 model_options: Vec::new(),
                 pulls: Vec::new(),
+                prices: None,
                 salvages: Vec::new(),
                 as_of: answer.head,
             }));

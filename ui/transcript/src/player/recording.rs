@@ -56,6 +56,11 @@ impl Recording {
         self.events.last().map(|event| event.seq)
     }
 
+    /// What is here, oldest first.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
     /// Takes the next page.
     ///
     /// # Errors

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use protocol::{
     Boot, Cursor, Effect, Event, EventBody, EventPage, Failure, FailureCode, Intent, ItemId, LogId,
-    MessagePurpose, ModelRef, OpId, Origin, Part, Phase, ProviderId, Resolution, Seq, SessionId,
-    StopReason, Timestamp, ToolOutcome, TurnId, TurnOutcome,
+    MessagePurpose, ModelRef, OpId, Origin, Part, Phase, ProviderId, Purpose, Resolution, Seq,
+    SessionId, StopReason, Timestamp, ToolOutcome, TurnId, TurnOutcome,
 };
 
 use super::{Gathered, LONG_WAIT_MS, MarkKind, Moved, Pace, Player, Recording, Torn, Waits};
@@ -76,6 +76,7 @@ fn step(step: u32, name: &str) -> EventBody {
         step,
         attempt: 1,
         model: model(name),
+        purpose: Purpose::Answer,
     }
 }
 

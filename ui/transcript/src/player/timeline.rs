@@ -214,6 +214,7 @@ fn mark(body: &EventBody) -> Option<MarkKind> {
         | EventBody::ModelOptionsChanged { .. }
         | EventBody::ModelPullStarted { .. }
         | EventBody::ModelPullEnded { .. }
+        | EventBody::PricesChosen { .. }
         | EventBody::LogSalvaged { .. } => None,
     }
 }

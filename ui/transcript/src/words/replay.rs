@@ -15,9 +15,15 @@ pub fn event(body: &EventBody) -> String {
             MessagePurpose::Continue { .. } => "you asked to go on".to_owned(),
         },
         EventBody::TurnStarted { .. } => "the turn begins".to_owned(),
-        EventBody::StepStarted { attempt, model, .. } => {
+        EventBody::StepStarted {
+            attempt,
+            model,
+            purpose,
+            ..
+        } => {
             let model = name(&model.model);
             match attempt {
+                _ if !purpose.is_answer() => format!("{model} is asked for a summary"),
                 0 | 1 => format!("{model} is asked"),
                 again => format!("{model} is asked, attempt {again}"),
             }
@@ -36,6 +42,9 @@ pub fn event(body: &EventBody) -> String {
         EventBody::ToolCallFinished { outcome, .. } => {
             format!("tool result: {}", tool_outcome_words(outcome))
         }
+        EventBody::StepEnded {
+            unread: Some(_), ..
+        } => "the model ended its answer, and had not seen all of the conversation".to_owned(),
         EventBody::StepEnded { .. } => "the model ended its answer".to_owned(),
         EventBody::AttemptFailed {
             retry_in_ms, next, ..
@@ -74,6 +83,7 @@ pub fn event(body: &EventBody) -> String {
         | EventBody::ModelOptionsChanged { .. }
         | EventBody::ModelPullStarted { .. }
         | EventBody::ModelPullEnded { .. }
+        | EventBody::PricesChosen { .. }
         | EventBody::LogSalvaged { .. } => "a change beside the turn".to_owned(),
     }
 }

@@ -158,11 +158,12 @@ fn a_call_that_is_not_clear_is_told_to_the_model_and_never_runs_though_another_o
 }
 
 fn end(finish: FinishReason) -> Input {
-    Input::AttemptEnded(StepEnd {
+    let end = StepEnd {
         finish,
         usage: Usage::default(),
         timings: Timings::default(),
-    })
+    };
+    Input::AttemptEnded(end, None)
 }
 
 fn cut(retry: Retry) -> Input {
