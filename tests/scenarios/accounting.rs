@@ -55,8 +55,8 @@ async fn what_a_server_left_out_without_a_word_is_told_and_is_told_again_from_th
             panic!("{dialect:?}: {found:?}");
         };
         assert_eq!(
-            (cut.read_tokens, cut.turns),
-            (4_096, 0),
+            (cut.read_tokens, cut.turns, cut.partly),
+            (4_096, 1, Some(TurnId::new(2))),
             "{dialect:?}: {cut:?}"
         );
         assert!(cut.sent_tokens_min > 6_000, "{dialect:?}: {cut:?}");

@@ -194,6 +194,7 @@ impl Answer {
     }
 
     fn ends_because(mut self, reason: &str) -> Script {
+        let read = self.read;
         let answer = match self.dialect {
             Dialect::Ollama => self.frame(json!({
                 "model": MODEL,
@@ -203,7 +204,7 @@ impl Answer {
                 "done_reason": reason,
                 "total_duration": 700_000_000,
                 "load_duration": 20_000_000,
-                "prompt_eval_count": self.read,
+                "prompt_eval_count": read,
                 "prompt_eval_duration": 80_000_000,
                 "eval_count": 7,
                 "eval_duration": 600_000_000,
@@ -217,7 +218,7 @@ impl Answer {
                     "choices": [],
                     "created": 1, "id": "chatcmpl-1", "model": MODEL, "object": "chat.completion.chunk",
                     "usage": {
-                        "completion_tokens": 7, "prompt_tokens": self.read, "total_tokens": self.read + 7,
+                        "completion_tokens": 7, "prompt_tokens": read, "total_tokens": read + 7,
                         "prompt_tokens_details": { "cached_tokens": 0 },
                     },
                 }))

@@ -2,6 +2,7 @@
 -- one that lacks any is made anew when the engine opens.
 
 DROP TABLE IF EXISTS attempts;
+DROP INDEX IF EXISTS requests;
 
 CREATE TABLE attempts (
     stream            INTEGER NOT NULL REFERENCES streams (stream),
