@@ -17,7 +17,11 @@ use std::{
 use protocol::{
     AttachMode, AttachReason, Attached, Batch, Boot, Counted, Cursor, Dialect, DraftServer, Epoch,
     ErrorCode, ErrorReport, Event, EventBody, EventPage, Examination, ExamineArgs, Examined,
-    Failure, FailureCode, HealthReport, InterruptedWhy, KeyChange, KeysReport, Ledger, LedgerArgs, LibraryPage, LogId, ManageModelArgs, ModelOptions, Op, OpId, Page, PageId, Phase, PollRequest, Prices, ProbeArgs, ProbeReport, PROTOCOL, Provider, ProviderId, PullOutcome, Receipt, ResetReason, Salvage, Seq, SessionId, Status, StreamId, TimeLimits, TranscriptPage, TurnId, TurnVersions, TypedKey, WakeArgs, WakeReport, Welcome,
+    Failure, FailureCode, HealthReport, InterruptedWhy, KeyChange, KeysReport, Ledger, LedgerArgs,
+    LibraryPage, LogId, ManageModelArgs, ModelOptions, Op, OpId, PROTOCOL, Page, PageId, Phase,
+    PollRequest, Prices, ProbeArgs, ProbeReport, Provider, ProviderId, PullOutcome, Receipt,
+    ResetReason, Salvage, Seq, SessionId, Status, StreamId, TimeLimits, TranscriptPage, TurnId,
+    TurnVersions, TypedKey, WakeArgs, WakeReport, Welcome,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
@@ -1014,6 +1018,7 @@ impl Engine {
                     model: open.model,
                     outcome,
                 }
+            }
             Op::ChoosePrices { prices } => {
                 // A server that was removed keeps its prices: what it cost, it cost.
                 if prices.currency.chars().count() > Prices::CURRENCY_CHARS_MAX {

@@ -9,7 +9,8 @@ use std::{
 };
 
 use protocol::{
-    canonical_model_name, LibraryPage, ModelOptions, ModelRef, OpenPull, Prices, Provider, ProviderId, Salvage, SessionId, SessionSummary, StreamId, TimeLimits,
+    LibraryPage, ModelOptions, ModelRef, OpenPull, Prices, Provider, ProviderId, Salvage,
+    SessionId, SessionSummary, StreamId, TimeLimits, canonical_model_name,
 };
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;

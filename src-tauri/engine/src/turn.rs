@@ -17,7 +17,8 @@ mod text;
 use std::{collections::HashMap, convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 
 use protocol::{
-    Dialect, EventBody, Failure, FailureCode, FinishReason, ItemId, ModelOptions, ModelRef, Part, Phase, Provider, Purpose, SessionId, Slept, TimeLimits, TurnId, TurnOutcome, TurnView,
+    Dialect, EventBody, Failure, FailureCode, FinishReason, ItemId, ModelOptions, ModelRef, Part,
+    Phase, Provider, Purpose, SessionId, Slept, TimeLimits, TurnId, TurnOutcome, TurnView,
 };
 use tokio::{
     sync::{Mutex, mpsc, watch},

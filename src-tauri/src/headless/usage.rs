@@ -3,14 +3,11 @@
 //!
 //! Invariant: unknown is not zero: it is `-` for people and `null` for programs. Days are those of UTC, and it says so.
 
-use std::{
-    fmt::Write as _,
-    path::PathBuf,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{fmt::Write as _, path::PathBuf};
 
 use engine::{
     ReadError, Reader,
+    clock::{Clock as _, SystemClock},
     ledger::{self, BucketSums, Cost, Totals},
     waterfall::Waterfall,
 };
@@ -20,8 +17,7 @@ use serde_json::{Value, json};
 use crate::arguments::Format;
 
 use super::{
-    Exit, complain,
-    print::{self},
+    Exit, complain, print,
     stored::{self, Unread},
     words,
 };
@@ -30,7 +26,7 @@ const MS_PER_DAY: i64 = 86_400_000;
 
 /// Prints the ledger of so many days, today's included.
 pub(crate) async fn usage(data_dir: Option<PathBuf>, format: Format, days: u32) -> Exit {
-    let bounds = bounds(now(), days);
+    let bounds = bounds(SystemClock::new().wall(), days);
     let printed = async {
         let ledger = match data_dir {
             Some(data_dir) => stored::reader(&data_dir).await?.ledger(&bounds)?,
@@ -94,13 +90,6 @@ fn events_of(reader: &Reader, session: SessionId, turn: TurnId) -> Result<Vec<Ev
             return Ok(events);
         }
     }
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    // A clock before 1970 knows no day, and shows the first one.
-    let ms = since.map_or(0, |since| since.as_millis());
-    Timestamp::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))
 }
 
 /// Where each of the last days begins, and where today ends.

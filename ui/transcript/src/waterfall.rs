@@ -280,6 +280,10 @@ impl Taken {
             | EventBody::TimeLimitsChanged { .. }
             | EventBody::FallbacksChosen { .. }
             | EventBody::PricesChosen { .. }
+            | EventBody::OptionsChosen { .. }
+            | EventBody::ModelOptionsChanged { .. }
+            | EventBody::ModelPullStarted { .. }
+            | EventBody::ModelPullEnded { .. }
             | EventBody::LogSalvaged { .. } => {}
         }
     }
