@@ -470,7 +470,7 @@ impl Driver {
         let asked = self.cx.conversation().await.and_then(|turns| {
             let told = context::by_turns(&turns, &turns, &self.cx.harness);
             let context_tokens = self.context_tokens(candidate);
-            let sent = Sent::of(&told, context_tokens);
+            let sent = Sent::of(&self.instructions(candidate), &told, context_tokens);
             let mut messages: Vec<Message> = told.into_iter().flat_map(|(_, said)| said).collect();
             context::put_back(&mut messages, &self.verbatim);
             let tools = match tools {
@@ -492,11 +492,19 @@ impl Driver {
 
     /// The context that this candidate is asked for; only Ollama takes that wish.
     fn context_tokens(&self, candidate: usize) -> Option<u64> {
-        let provider = &self.cx.candidates.get(candidate)?.provider;
-        match provider.dialect {
-            Dialect::Ollama => provider.num_ctx.map(u64::from),
+        let candidate = self.cx.candidates.get(candidate)?;
+        match candidate.provider.dialect {
+            Dialect::Ollama => candidate.options.num_ctx.map(u64::from),
             Dialect::OpenAiChat | Dialect::Anthropic => None,
         }
+    }
+
+    /// What stands before the conversation: the user's instructions, if there are any.
+    fn instructions(&self, candidate: usize) -> Vec<Message> {
+        let candidate = self.cx.candidates.get(candidate);
+        candidate.map_or_else(Vec::new, |candidate| {
+            context::instructed(&candidate.options, Vec::new())
+        })
     }
 
     /// Sends a request, in a task of its own.

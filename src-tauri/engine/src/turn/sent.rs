@@ -39,11 +39,18 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// `told` is the conversation, by turns; `context_tokens` the context that is asked for, if any is.
-    pub(super) fn of(told: &[(Option<TurnId>, Vec<Message>)], context_tokens: Option<u64>) -> Self {
-        let pieces = told.iter().map(|(turn, messages)| {
+    /// `instructions` stand before everything; `told` is the conversation, by turns; `context_tokens` the context that
+    /// is asked for, if any is.
+    pub(super) fn of(
+        instructions: &[Message],
+        told: &[(Option<TurnId>, Vec<Message>)],
+        context_tokens: Option<u64>,
+    ) -> Self {
+        let before = (!instructions.is_empty()).then_some((None, instructions));
+        let told = told.iter().map(|(turn, said)| (*turn, said.as_slice()));
+        let pieces = before.into_iter().chain(told).map(|(turn, messages)| {
             let mut piece = Piece {
-                turn: *turn,
+                turn,
                 tokens_min: 0,
                 tokens_about: 0,
             };
@@ -158,9 +165,9 @@ mod tests {
         (Some(TurnId::new(turn)), vec![Message::User { text }])
     }
 
-    fn instructed() -> (Option<TurnId>, Vec<Message>) {
+    fn instructed() -> Vec<Message> {
         let text = "answer in French".to_owned();
-        (None, vec![Message::System { text }])
+        vec![Message::System { text }]
     }
 
     fn unread(sent: &Sent, read: u64) -> Option<Unread> {
@@ -169,8 +176,8 @@ mod tests {
 
     #[test]
     fn a_server_that_read_exactly_a_context_and_less_than_was_sent_has_cut_the_beginning() {
-        let told = [instructed(), said(1, 1_000), said(2, 1_000), said(3, 4_000)];
-        let sent = Sent::of(&told, None);
+        let told = [said(1, 1_000), said(2, 1_000), said(3, 4_000)];
+        let sent = Sent::of(&instructed(), &told, None);
         let cut = Unread {
             sent_tokens_min: 6_003,
             read_tokens: 4_096,
@@ -187,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_low_count_that_may_be_a_cache_is_no_cut() {
-        let sent = Sent::of(&[said(1, 6_000)], None);
+        let sent = Sent::of(&[], &[said(1, 6_000)], None);
         for read in [0, 1, 12, 512, 1_023, 4_000, 4_097, 5_999] {
             assert_eq!(unread(&sent, read), None, "{read}");
         }
@@ -200,7 +207,7 @@ mod tests {
 
     #[test]
     fn more_than_the_context_that_was_asked_for_cannot_have_been_read() {
-        let sent = Sent::of(&[said(1, 3_000), said(2, 2_000)], Some(4_000));
+        let sent = Sent::of(&[], &[said(1, 3_000), said(2, 2_000)], Some(4_000));
         let cut = unread(&sent, 3_700).expect("cut");
         assert_eq!((cut.turns, cut.partly), (0, Some(TurnId::new(1))));
         assert!(!cut.preamble);
@@ -209,7 +216,7 @@ mod tests {
             None,
             "the context is larger than was asked for"
         );
-        let fits = Sent::of(&[said(1, 3_000)], Some(4_000));
+        let fits = Sent::of(&[], &[said(1, 3_000)], Some(4_000));
         assert_eq!(unread(&fits, 2_900), None);
     }
 
