@@ -45,7 +45,7 @@ async fn a_download_goes_on_when_its_window_is_closed_and_a_turn_runs_with_what_
         window.fill("pull-name", "kelp:7b").await;
         window.press(ENTER).await;
         window
-            .wait_for_text("pull-words", "29 %, 1.2 GB of 4.0 GB")
+            .wait_for_text("pull-words", "30 %, 1.2 GB of 4.0 GB")
             .await;
         window.picture("download").await;
         // The window goes; another one has seen nothing of it.
@@ -59,12 +59,12 @@ async fn a_download_goes_on_when_its_window_is_closed_and_a_turn_runs_with_what_
         server.pass("first").await;
         open_models(&window).await;
         window
-            .wait_for_text("pull-words", "64 %, 2.6 GB of 4.0 GB")
+            .wait_for_text("pull-words", "65 %, 2.6 GB of 4.0 GB")
             .await;
         window.reload().await;
         server.stocks("kelp:7b", &["completion", "vision", "thinking"]);
         open_models(&window).await;
-        window.wait_for_text("pull-words", "64 %").await;
+        window.wait_for_text("pull-words", "65 %").await;
         server.pass("second").await;
         window.wait_for_text("pull-words", "Downloaded").await;
         window.wait_for_text("model", "kelp:7b").await;
