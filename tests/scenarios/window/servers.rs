@@ -58,7 +58,7 @@ async fn a_key_is_entered_kept_where_the_user_said_and_shown_to_the_server_alone
         window.chord("n").await;
         window.send("What grips the stone?").await;
         window.wait_for_text("message-assistant", "Kelp.").await;
-        let chat = server.chat(0).await;
+        let chat = server.chat(1).await;
         assert_eq!(
             chat.header("authorization"),
             Some(format!("Bearer {secret}").as_str())
