@@ -23,6 +23,16 @@ pub(crate) struct FolderLock {
     was_used: bool,
 }
 
+/// Let go in so many words: a process that is being started at this moment has inherited the open file, and closing ours
+/// alone would leave the folder locked until that one has become another program.
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        if let Err(error) = self.file.unlock() {
+            tracing::warn!(%error, "could not let go of the folder's lock");
+        }
+    }
+}
+
 impl FolderLock {
     /// Creates the folder if needed, and takes its lock.
     pub(crate) fn take(dir: &Path, harness: &Harness) -> Result<Self, OpenError> {
