@@ -103,6 +103,13 @@ fn one_file_of_the_page_knows_javascript() {
 }
 
 #[test]
+fn no_style_is_written_as_an_attribute() {
+    // The page's policy takes none; a single property (`style:inline-size=`) goes another way and is taken.
+    let found = lines_with(&["ui/src"], |line| line.contains(" style="));
+    assert_eq!(found, []);
+}
+
+#[test]
 fn nothing_is_pushed_to_a_page() {
     // An answered poll is the only delivery: a push says `Ok` also into a page that is gone.
     let found = lines_with(&["src-tauri/src", "ui/src"], |line| {

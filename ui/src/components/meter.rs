@@ -50,7 +50,7 @@ pub(crate) fn Meter(whose: Whose) -> impl IntoView {
                     .map(|percent| {
                         view! {
                             <span class="context-bar" aria-hidden="true">
-                                <span class="context-fill" style=format!("inline-size:{percent}%")></span>
+                                <span class="context-fill" style:inline-size=format!("{percent}%")></span>
                             </span>
                         }
                     })}

@@ -125,11 +125,8 @@ fn Falls(waterfall: Waterfall) -> impl IntoView {
 
 fn row(segment: &Segment, total_ms: u64) -> impl IntoView + use<> {
     let percent = |ms: u64| ms as f64 * 100.0 / total_ms.max(1) as f64;
-    let style = format!(
-        "margin-inline-start:{:.2}%;inline-size:{:.2}%",
-        percent(segment.from_ms).min(99.0),
-        percent(segment.ms)
-    );
+    let begins = format!("{:.2}%", percent(segment.from_ms).min(99.0));
+    let length = format!("{:.2}%", percent(segment.ms));
     let class = match segment.part {
         Part::Decode => "times-bar is-writing",
         Part::Failed => "times-bar is-failed",
@@ -144,7 +141,7 @@ fn row(segment: &Segment, total_ms: u64) -> impl IntoView + use<> {
             <td class="is-number">{words::took(segment.from_ms)}</td>
             <td class="is-number">{words::took(segment.ms)}</td>
             <td class="times-chart" aria-hidden="true">
-                <span class=class style=style></span>
+                <span class=class style:margin-inline-start=begins style:inline-size=length></span>
             </td>
         </tr>
     }

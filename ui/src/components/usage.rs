@@ -315,8 +315,8 @@ fn bar(
     view! {
         <span class="usage-bar" title=title>
             {uncounted}
-            <span class="usage-out" style=format!("block-size:{:.2}%", height(sums.completion_tokens))></span>
-            <span class="usage-in" style=format!("block-size:{:.2}%", height(sums.prompt_tokens))></span>
+            <span class="usage-out" style:block-size=format!("{:.2}%", height(sums.completion_tokens))></span>
+            <span class="usage-in" style:block-size=format!("{:.2}%", height(sums.prompt_tokens))></span>
         </span>
     }
 }
