@@ -82,7 +82,14 @@ async fn a_window_hidden_while_three_turns_end_shows_all_of_them_in_its_first_fr
         }
         shows_what_is_stored(desk, &window).await;
 
+        // Out of sight it hears of the end later than a window that is looked at, but without being looked at.
         window.look_at(&first).await;
+        window
+            .wait_for_script(&format!(
+                "return document.body.textContent.includes('{}')",
+                words[3]
+            ))
+            .await;
         window.unhide().await;
         window
             .wait_for_script("return window.first !== undefined")
