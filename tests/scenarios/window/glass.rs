@@ -138,9 +138,19 @@ impl Window {
 
     /// Types into whatever has the focus.
     pub(crate) async fn press(&self, keys: &str) {
-        let focused = self.client.active_element();
-        let focused = self.step("find the focus", focused).await;
-        let focused = focused.expect("something has the focus");
+        let until = Instant::now() + PATIENCE;
+        let focused = loop {
+            let focused = self.client.active_element();
+            match self.step("find the focus", focused).await {
+                Ok(focused) => break focused,
+                // Drawn anew, or taken away, while the driver held it in its hands.
+                Err(error) if error.to_string().contains("active element information") => {
+                    assert!(Instant::now() < until, "nothing has the focus: {error}");
+                    sleep(LOOK_EVERY).await;
+                }
+                Err(error) => panic!("something has the focus: {error}"),
+            }
+        };
         let pressed = focused.send_keys(keys);
         let pressed = self.step(format!("press {keys:?}"), pressed).await;
         pressed.expect("it takes keys");
