@@ -2,6 +2,8 @@
 //!
 //! Downloads are the engine's: this page only asks how far they are, for as long as it is shown.
 
+use std::collections::HashSet;
+
 use leptos::{ev, prelude::*};
 use protocol::{
     Dialect, ManageModelArgs, Model, ModelAction, ModelOptions, ModelRef, Op, Provider, ProviderId,
@@ -179,7 +181,10 @@ fn ServerModels(provider: Provider) -> impl IntoView {
                 let name = model.name.to_lowercase();
                 words.iter().all(|word| name.contains(word.as_str()))
             };
+            // One row for a name, however often the server has it.
+            let mut seen = HashSet::new();
             let found = offer.models.iter().filter(named);
+            let found = found.filter(|model| seen.insert(model.name.as_str()));
             found.cloned().collect::<Vec<Model>>()
         })
     });
@@ -237,8 +242,9 @@ fn ServerModels(provider: Provider) -> impl IntoView {
             </label>
         </Show>
         <ul class="model-list" data-testid="models-list">
-            <For each=move || rows.get() key=|model| format!("{model:?}") let:model>
-                <ModelEntry model provider=of.clone() />
+            // A row stays while its model is, whatever is learnt about that: somebody may be typing in it.
+            <For each=move || rows.get() key=|model| model.name.clone() let:model>
+                <ModelEntry model offer provider=of.clone() />
             </For>
         </ul>
         <div role="status">{quiet}</div>
@@ -274,7 +280,11 @@ enum Asked {
 }
 
 #[component]
-fn ModelEntry(model: Model, provider: Provider) -> impl IntoView {
+fn ModelEntry(
+    model: Model,
+    offer: Memo<crate::catalog::Offer>,
+    provider: Provider,
+) -> impl IntoView {
     let desk = use_desk();
     let asked = RwSignal::new(None::<Asked>);
     let words = RwSignal::new(None::<String>);
@@ -285,6 +295,25 @@ fn ModelEntry(model: Model, provider: Provider) -> impl IntoView {
         provider: id,
         provider_name: provider.name.clone(),
         model: model.name.clone(),
+    };
+    // As it was last told; as before, should it be gone from the list a moment before its row is.
+    let model = Memo::new(move |before: Option<&Model>| {
+        let known = before.unwrap_or(&model);
+        let told = offer.with(|offer| {
+            let mut models = offer.models.iter();
+            models.find(|told| told.name == known.name).cloned()
+        });
+        told.unwrap_or_else(|| known.clone())
+    });
+    let is_loaded = Memo::new(move |_| model.with(|model| model.loaded == Some(true)));
+    let abilities = move || {
+        let badge = |ability| view! { <span class="badge">{ability}</span> };
+        model.with(|model| {
+            model_picker::abilities(model)
+                .into_iter()
+                .map(badge)
+                .collect_view()
+        })
     };
     let known = of.clone();
     let chosen = Memo::new(move |_| desk.library.options_of_model(&known));
@@ -324,9 +353,7 @@ fn ModelEntry(model: Model, provider: Provider) -> impl IntoView {
     };
     let manage = Callback::new(manage);
     let is_ollama = provider.dialect == Dialect::Ollama;
-    let is_loaded = model.loaded == Some(true);
-    let unloaded = name.clone();
-    let abilities = model_picker::abilities(&model);
+    let unloaded = StoredValue::new(name.clone());
     let server = provider.name.clone();
     let of_server = ModelOptions::of_server(&provider);
     let dialect = provider.dialect;
@@ -337,9 +364,9 @@ fn ModelEntry(model: Model, provider: Provider) -> impl IntoView {
                 <span class="server-words">
                     <span class="server-name">{name.clone()}</span>
                     <span class="picker-facts">
-                        {is_loaded.then(model_picker::loaded_mark)}
-                        {model_picker::facts(&model)}
-                        {expiry(&model)}
+                        {move || is_loaded.get().then(model_picker::loaded_mark)}
+                        {move || model.with(model_picker::facts)}
+                        {move || model.with(expiry)}
                         {move || {
                             match chosen.with(|chosen| chosen.chosen().len()) {
                                 0 => String::new(),
@@ -349,30 +376,22 @@ fn ModelEntry(model: Model, provider: Provider) -> impl IntoView {
                         }}
                     </span>
                 </span>
-                <span class="picker-badges">
-                    {abilities
-                        .into_iter()
-                        .map(|ability| view! { <span class="badge">{ability}</span> })
-                        .collect_view()}
-                </span>
+                <span class="picker-badges">{abilities}</span>
                 <span class="model-actions">
-                    {(is_ollama && is_loaded)
-                        .then(|| {
-                            view! {
-                                <button
-                                    type="button"
-                                    class="button"
-                                    data-testid="unload"
-                                    disabled=move || busy.get()
-                                    aria-label=format!("Unload {unloaded}")
-                                    on:click=move |_| {
-                                        manage.run(ModelAction::Unload { model: unloaded.clone() });
-                                    }
-                                >
-                                    "Unload"
-                                </button>
+                    <Show when=move || is_ollama && is_loaded.get()>
+                        <button
+                            type="button"
+                            class="button"
+                            data-testid="unload"
+                            disabled=move || busy.get()
+                            aria-label=format!("Unload {}", unloaded.get_value())
+                            on:click=move |_| {
+                                manage.run(ModelAction::Unload { model: unloaded.get_value() });
                             }
-                        })}
+                        >
+                            "Unload"
+                        </button>
+                    </Show>
                     <RowButton asked toggle icon=Icon::Gear what=Asked::Options name=name.clone() />
                     {is_ollama
                         .then(|| {
