@@ -68,19 +68,31 @@ impl KeyEntry {
         self.typed.with(|typed| typed.trim().is_empty()) || self.place.get().is_some()
     }
 
+    /// What was typed and where it is to live, for [`Self::keep`]: read before anything is waited for, since the view that
+    /// holds it may be gone by then.
+    pub(crate) fn to_keep(self) -> Option<(TypedKey, KeyPlace)> {
+        self.key().zip(self.place.get_untracked())
+    }
+
     /// Keeps what was typed.
     pub(crate) async fn keep(
         self,
+        typed: Option<(TypedKey, KeyPlace)>,
         provider: ProviderId,
         name: SecretName,
     ) -> Result<(), CallError> {
-        let (Some(typed), Some(place)) = (self.key(), self.place.get_untracked()) else {
+        let Some((typed, place)) = typed else {
             return Ok(());
         };
         let change = KeyChange::Keep { name, typed, place };
         self.change(provider, change).await?;
         self.typed.try_set(String::new());
         Ok(())
+    }
+
+    /// Another server is meant: what was typed for the one before is not for it.
+    pub(crate) fn forget_typed(self) {
+        self.typed.set(String::new());
     }
 
     async fn change(self, provider: ProviderId, change: KeyChange) -> Result<(), CallError> {
@@ -215,7 +227,7 @@ pub(crate) fn ServerKey(provider: Provider, changed: Callback<()>) -> impl IntoV
     let keep = move |event: ev::SubmitEvent| {
         event.prevent_default();
         event.stop_propagation();
-        run(Box::pin(entry.keep(id, SecretName::Key)));
+        run(Box::pin(entry.keep(entry.to_keep(), id, SecretName::Key)));
     };
     let forget = move |name: SecretName| {
         run(Box::pin(async move {
@@ -344,8 +356,9 @@ fn SecretHeader(
         event.prevent_default();
         event.stop_propagation();
         let name = SecretName::Header { name: name.clone() };
+        let typed = own.to_keep();
         ipc::spawn(async move {
-            match own.keep(id, name).await {
+            match own.keep(typed, id, name).await {
                 Ok(()) => {
                     words.try_set(None);
                     changed.try_run(());

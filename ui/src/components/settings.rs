@@ -211,7 +211,7 @@ fn ServerEntry(
         ipc::spawn(async move {
             ipc::next_frame_or(100).await;
             // Focus is a courtesy.
-            ipc::focus("[data-testid=key-field]");
+            ipc::focus("[data-testid=server] [data-testid=key-field]");
         });
     });
     view! {
@@ -379,7 +379,7 @@ fn AddServer() -> impl IntoView {
         ask(test, asked(Some(provider.dialect)));
     });
     let enter_key = Callback::new(move |()| {
-        ipc::focus("[data-testid=key-field]");
+        ipc::focus(".server-add [data-testid=key-field]");
     });
     let remedies = Remedies {
         change,
@@ -447,11 +447,12 @@ fn AddServer() -> impl IntoView {
             | Test::Lost(_) => Vec::new(),
         });
         let id = provider.id;
+        let to_keep = key.to_keep();
         ipc::spawn(async move {
             let answer = desk.add_provider(provider, models).await;
             match answer {
                 Ok(()) => {
-                    if let Err(error) = key.keep(id, SecretName::Key).await {
+                    if let Err(error) = key.keep(to_keep, id, SecretName::Key).await {
                         // The server is there by now, and its key can be entered at it.
                         desk.tell(&error);
                     }
@@ -487,6 +488,7 @@ fn AddServer() -> impl IntoView {
                             address.set(event_target_value(&event));
                             insisted.set(None);
                             test.set(Test::Untried);
+                            key.forget_typed();
                         }
                     />
                 </label>

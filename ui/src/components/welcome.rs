@@ -178,9 +178,11 @@ fn AskAddress() -> impl IntoView {
         asking.set(true);
         failure.set(None);
         words.set(None);
+        // This form goes as soon as there is a server.
+        let (asked_with, to_keep) = (key.key(), key.to_keep());
         ipc::spawn(async move {
             let args = ProbeArgs {
-                key: key.key(),
+                key: asked_with,
                 ..ProbeArgs::of(typed)
             };
             let answer = match ipc::within(PROBE_LIMIT_MS, ipc::probe(&args)).await {
@@ -193,12 +195,20 @@ fn AskAddress() -> impl IntoView {
                     let provider = new_provider(name_of_address(&base_url), dialect, base_url);
                     let id = provider.id;
                     match desk.add_provider(provider, models).await {
-                        Ok(()) => key.keep(id, SecretName::Key).await,
+                        Ok(()) => {
+                            if let Err(error) = key.keep(to_keep, id, SecretName::Key).await {
+                                // The server is there by now, and its key can be entered at it.
+                                desk.tell(&error);
+                            }
+                            Ok(())
+                        }
                         refused => refused,
                     }
                 }
                 Ok(ProbeReport::Fails { failure: why }) => {
-                    if why.code == FailureCode::KeyRejected && !wants_key.get_untracked() {
+                    if why.code == FailureCode::KeyRejected
+                        && wants_key.try_get_untracked() == Some(false)
+                    {
                         // Nothing is kept under a fresh id: this asks where keys can live.
                         key.look(ProviderId::from_bits(ipc::random_bits()));
                         wants_key.try_set(true);
@@ -228,7 +238,11 @@ fn AskAddress() -> impl IntoView {
                     autocomplete="off"
                     placeholder="homelab.lan:11434"
                     aria-describedby="welcome-hint"
-                    bind:value=address
+                    prop:value=move || address.get()
+                    on:input=move |event| {
+                        address.set(event_target_value(&event));
+                        key.forget_typed();
+                    }
                 />
                 <button
                     type="submit"
