@@ -80,8 +80,9 @@ pub(crate) fn Usage() -> impl IntoView {
     let desk = use_desk();
     let period = RwSignal::new(Period::Month);
     let heard = RwSignal::new(None::<Result<Heard, String>>);
+    let chosen = period;
     let ask = move || {
-        let period = period.get_untracked();
+        let period = chosen.get_untracked();
         let bounds = period.bounds(ipc::wall());
         ipc::spawn(async move {
             let args = LedgerArgs {
@@ -95,7 +96,10 @@ pub(crate) fn Usage() -> impl IntoView {
                     period,
                 })
                 .map_err(|error| refusal_words(&error));
-            heard.try_set(Some(answer));
+            // An answer for a period that was left is no answer to the one that is shown.
+            if chosen.try_get_untracked() == Some(period) {
+                heard.try_set(Some(answer));
+            }
         });
     };
     Effect::new(move |_| {
