@@ -86,6 +86,7 @@ impl Answer {
         self.turn = turn;
         // Steps and attempts are counted anew in every turn.
         self.failures.clear();
+        self.unread.clear();
         self.last_words = None;
         self.outcome = None;
     }
@@ -352,7 +353,6 @@ impl Answer {
         }
     }
 
-    /// A line on stderr that does not begin in the middle of a line of the answer.
     /// The model did not see all of the conversation; said once for each answer.
     async fn unread(&mut self, step: u32, unread: &Unread) {
         if self.unread.insert(step) {
@@ -360,6 +360,7 @@ impl Answer {
         }
     }
 
+    /// A line on stderr that does not begin in the middle of a line of the answer.
     pub(super) async fn aside(&mut self, words: String) {
         self.end_line().await;
         // Names of models and tools, and words of servers, are other people's: none of them begins a line of its own.
