@@ -6,8 +6,8 @@ use std::{fmt::Write as _, path::Path};
 
 use engine::{Engine, OpenError};
 use protocol::{
-    Connection, Dialect, DraftServer, ErrorReport, Examination, ExamineArgs, Examined, Finding,
-    Fix, InterruptedWhy, Provider, Think, Verdict,
+    Check, Connection, Dialect, DraftServer, ErrorReport, Examination, ExamineArgs, Examined,
+    Finding, Fix, InterruptedWhy, Provider, Think, Verdict,
 };
 use serde_json::json;
 
@@ -163,13 +163,10 @@ fn fix_words(finding: &Finding) -> Option<String> {
                 Dialect::OpenAiChat => "openai",
                 Dialect::Anthropic => "anthropic",
             };
-            match &provider.connection.proxy {
-                protocol::ProxyChoice::Direct => {
-                    "choose “No proxy” for it in the window’s settings".to_owned()
-                }
-                protocol::ProxyChoice::System | protocol::ProxyChoice::Proxy { .. } => {
-                    format!("--provider {kind}={}", provider.base_url)
-                }
+            if finding.check == Check::Proxy {
+                "choose “No proxy” for it in the window’s settings".to_owned()
+            } else {
+                format!("--provider {kind}={}", provider.base_url)
             }
         }
         Fix::Trust { .. } => {
