@@ -36,9 +36,10 @@ Usage:
   holdfast [OPTIONS] doctor [SERVER]       what is wrong with a server, or with each of them, and what can be done
   holdfast [OPTIONS] usage                 what was asked of which model, what it took, and what it cost
   holdfast [OPTIONS] health                what the data folder holds, and what was saved of damaged databases
-  holdfast [OPTIONS] models [SERVER]       the models of a server, named as in the settings
-  holdfast [OPTIONS] pull MODEL            have an Ollama download a model, or go on with that
-  holdfast [OPTIONS] rm MODEL              delete a model from its Ollama; asks first
+  holdfast [OPTIONS] models [SERVER]       the models of a server, named as in the settings; `local` is this computer
+  holdfast [OPTIONS] pull MODEL            have an Ollama download a model, or go on with that; with the address of a
+                                           GGUF file, fetch it to this computer
+  holdfast [OPTIONS] rm MODEL              delete a model from its Ollama or from this computer; asks first
   holdfast [OPTIONS] cp MODEL NAME         give a model of an Ollama a second name
   holdfast [OPTIONS] unload MODEL          take a model out of its Ollama's memory
 
@@ -47,7 +48,8 @@ Usage:
 
 Options:
       --data-dir DIR       where everything is kept (else HOLDFAST_DATA_DIR, else the system's place for it)
-      --provider KIND=URL  the model server to ask: ollama=URL, openai=URL or anthropic=URL; remembered
+      --provider KIND=URL  the model server to ask: ollama=URL, openai=URL or anthropic=URL,
+                           or local=PATH of a GGUF file or a folder of them; remembered
       --model MODEL        the model to ask
   -h, --help               print this
   -V, --version            print the version
@@ -56,6 +58,7 @@ Options of ask, continue and retry:
       --session SESSION    ask: go on with this session instead of beginning one
       --folder DIR         the session's tools see the files below this folder, and no others
       --allow TOOL         allow this tool in this session without being asked, as in --allow write_file; repeatable
+      --image FILE         ask: the message shows this image, a PNG, JPEG, GIF or WebP; repeatable
       --key-env NAME       the server's key is in this variable of the environment; it is used once and kept nowhere
   -v, --verbose            also print reasoning, warnings and details, on stderr
 
@@ -165,6 +168,16 @@ pub(crate) enum ServerWord {
     New(ProviderWish),
 }
 
+impl ServerWord {
+    /// Where nothing is to be added: what is no kind and address is a name.
+    pub(crate) fn of(word: &str) -> Self {
+        match provider(word) {
+            Ok(wish) => Self::New(wish),
+            Err(_) => Self::Known(word.to_owned()),
+        }
+    }
+}
+
 /// What is wanted of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyWish {
@@ -256,6 +269,8 @@ pub(crate) enum Beginning {
     Say {
         prompt: Prompt,
         session: Option<String>,
+        /// Files of what it shows.
+        images: Vec<PathBuf>,
     },
     /// Where the session's last answer stopped.
     Continue { session: String },
@@ -350,7 +365,7 @@ pub(crate) enum UsageError {
     #[error("{0} needs the path of a folder")]
     NoFolder(&'static str),
     #[error(
-        "--provider needs a kind and an address, as in ollama=http://127.0.0.1:11434, openai=http://127.0.0.1:8080/v1 or anthropic=https://api.example.com/v1, not ‘{0}’"
+        "--provider needs a kind and an address, as in ollama=http://127.0.0.1:11434, openai=http://127.0.0.1:8080/v1, anthropic=https://api.example.com/v1 or local=model.gguf, not ‘{0}’"
     )]
     NotAProvider(String),
     #[error("--provider: {0}")]
@@ -383,10 +398,13 @@ pub(crate) enum UsageError {
 struct Met {
     data_dir: Option<PathBuf>,
     provider: Option<ProviderWish>,
+    /// The model that `--provider local=FILE` means, if no other is named.
+    file: Option<String>,
     model: Option<String>,
     session: Option<String>,
     folder: Option<PathBuf>,
     allowed: Vec<String>,
+    images: Vec<PathBuf>,
     key_env: Option<String>,
     place: Option<KeyPlace>,
     forget: bool,
@@ -422,13 +440,14 @@ impl Met {
     }
 
     /// Those that only turns have.
-    fn of_turns(&self) -> [(&'static str, bool); 5] {
+    fn of_turns(&self) -> [(&'static str, bool); 6] {
         [
             ("--provider", self.provider.is_some()),
             ("--model", self.model.is_some()),
             ("--session", self.session.is_some()),
             ("--folder", self.folder.is_some()),
             ("--allow", !self.allowed.is_empty()),
+            ("--image", !self.images.is_empty()),
         ]
     }
 }
@@ -448,11 +467,16 @@ pub(crate) fn parse(
             Arg::Short('h') | Arg::Long("help") => return Ok(only(Face::Help)),
             Arg::Short('V') | Arg::Long("version") => return Ok(only(Face::Version)),
             Arg::Long("data-dir") => met.data_dir = Some(folder("--data-dir", parser.value()?)?),
-            Arg::Long("provider") => met.provider = Some(provider(&parser.value()?.string()?)?),
+            Arg::Long("provider") => {
+                let value = parser.value()?.string()?;
+                met.provider = Some(provider(&value)?);
+                met.file = model_file(&value);
+            }
             Arg::Long("model") => met.model = Some(filled("--model", parser.value()?)?),
             Arg::Long("session") => met.session = Some(filled("--session", parser.value()?)?),
             Arg::Long("folder") => met.folder = Some(folder("--folder", parser.value()?)?),
             Arg::Long("allow") => met.allowed.push(filled("--allow", parser.value()?)?),
+            Arg::Long("image") => met.images.push(image(parser.value()?)?),
             Arg::Long("key-env") => met.key_env = Some(filled("--key-env", parser.value()?)?),
             Arg::Long("place") => met.place = Some(place(&parser.value()?.string()?)?),
             Arg::Long("forget") => met.forget = true,
@@ -535,6 +559,7 @@ fn window(met: Met) -> Result<Face, UsageError> {
             ("--session", met.session.is_some()),
             ("--folder", met.folder.is_some()),
             ("--allow", !met.allowed.is_empty()),
+            ("--image", !met.images.is_empty()),
             ("--key-env", met.key_env.is_some()),
             ("--verbose", met.verbose),
             ("--json", met.json),
@@ -543,7 +568,7 @@ fn window(met: Met) -> Result<Face, UsageError> {
     )?;
     Ok(Face::Window(Wish {
         provider: met.provider,
-        model: met.model,
+        model: met.model.or(met.file),
     }))
 }
 
@@ -565,7 +590,13 @@ fn ask(met: Met, words: impl Iterator<Item = OsString>) -> Result<Face, UsageErr
         _ => Prompt::Said(said),
     };
     let session = met.session.clone();
-    Ok(Face::Turn(order(met, Beginning::Say { prompt, session })))
+    let images = met.images.clone();
+    let beginning = Beginning::Say {
+        prompt,
+        session,
+        images,
+    };
+    Ok(Face::Turn(order(met, beginning)))
 }
 
 /// The session whose last turn is meant.
@@ -576,6 +607,7 @@ fn of_last_turn(
 ) -> Result<String, UsageError> {
     let foreign = [
         ("--session", met.session.is_some()),
+        ("--image", !met.images.is_empty()),
         ("--json", met.json),
         ("--all", met.all),
     ];
@@ -590,7 +622,7 @@ fn order(met: Met, beginning: Beginning) -> Order {
         beginning,
         wish: Wish {
             provider: met.provider,
-            model: met.model,
+            model: met.model.or(met.file),
         },
         folder: met.folder,
         allowed: met.allowed,
@@ -688,7 +720,7 @@ fn doctor(met: &Met, mut words: impl Iterator<Item = OsString>) -> Result<Face, 
 }
 
 fn server(word: &str) -> Result<ServerWord, UsageError> {
-    let kinds = ["ollama=", "openai=", "anthropic="];
+    let kinds = ["ollama=", "openai=", "anthropic=", "local="];
     if kinds.iter().any(|kind| word.starts_with(kind)) {
         return Ok(ServerWord::New(provider(word)?));
     }
@@ -907,6 +939,13 @@ fn folder(option: &'static str, value: OsString) -> Result<PathBuf, UsageError> 
     Ok(PathBuf::from(value))
 }
 
+fn image(value: OsString) -> Result<PathBuf, UsageError> {
+    if value.is_empty() {
+        return Err(UsageError::Empty("--image"));
+    }
+    Ok(PathBuf::from(value))
+}
+
 fn filled(option: &'static str, value: OsString) -> Result<String, UsageError> {
     let value = value.string()?;
     if value.trim().is_empty() {
@@ -932,23 +971,43 @@ fn speed(value: &str) -> Result<Tempo, UsageError> {
     }
 }
 
-/// `ollama=URL`, `openai=URL` or `anthropic=URL`.
-fn provider(value: &str) -> Result<ProviderWish, UsageError> {
+/// `ollama=URL`, `openai=URL`, `anthropic=URL` or `local=PATH`.
+///
+/// # Errors
+/// That it is none of them, in words.
+pub(crate) fn provider(value: &str) -> Result<ProviderWish, UsageError> {
     let not_one = || UsageError::NotAProvider(value.to_owned());
     let (kind, address) = value.split_once('=').ok_or_else(not_one)?;
     let dialect = match kind.trim().to_ascii_lowercase().as_str() {
         "ollama" => Dialect::Ollama,
         "openai" => Dialect::OpenAiChat,
         "anthropic" => Dialect::Anthropic,
+        "local" => Dialect::Local,
         _ => return Err(not_one()),
     };
     let base_url = gateway::base_url(address, dialect)
         .map_err(|failure| UsageError::BadAddress(failure.message))?;
+    let address = match dialect {
+        // Another process that is told of it may be in another folder.
+        Dialect::Local => base_url.clone(),
+        Dialect::Ollama | Dialect::OpenAiChat | Dialect::Anthropic => address.trim().to_owned(),
+    };
     Ok(ProviderWish {
         dialect,
-        address: address.trim().to_owned(),
+        address,
         base_url,
     })
+}
+
+/// The model that is meant by `local=FILE`.
+pub(crate) fn model_file(provider: &str) -> Option<String> {
+    let (kind, path) = provider.split_once('=')?;
+    if !kind.trim().eq_ignore_ascii_case("local") {
+        return None;
+    }
+    // What is no path was refused before.
+    let (_, model) = gateway::local::place_of(path).ok()?;
+    model
 }
 
 #[cfg(test)]
@@ -976,6 +1035,7 @@ mod tests {
                 beginning: Beginning::Say {
                     prompt: Prompt::Said("why is it so".into()),
                     session: Some("last".into()),
+                    images: vec!["a.png".into(), "b.jpg".into()],
                 },
                 wish: Wish {
                     provider: Some(ProviderWish {
@@ -1003,7 +1063,10 @@ mod tests {
                 "notes",
                 "--allow",
                 "write_file",
+                "--image",
+                "a.png",
                 "--allow=other",
+                "--image=b.jpg",
                 "--session",
                 "last",
                 "--provider",
@@ -1024,7 +1087,10 @@ mod tests {
                 provider,
                 "--session=last",
                 "--data-dir=d",
+                "--image=a.png",
                 "--allow=write_file",
+                "--image",
+                "b.jpg",
                 "--folder=notes",
                 "--allow",
                 "other",

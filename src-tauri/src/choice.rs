@@ -3,6 +3,8 @@
 //! The same rule for the window and for `ask`: what was said, else what the session uses, else what the last turn used,
 //! else the first server that is configured, else the first one found on this machine.
 
+use std::path::{Path, PathBuf};
+
 use engine::Engine;
 use protocol::{
     Dialect, ErrorReport, Failure, LibraryPage, Model, ModelRef, Op, ProbeArgs, ProbeReport,
@@ -19,7 +21,7 @@ pub(crate) enum NoChoice {
     #[error("{}", .0.message)]
     Fails(Failure),
     #[error(
-        "no model server is configured and none was found on this machine; start one (Ollama, llama.cpp, LM Studio …) or name one with --provider ollama=URL, openai=URL or anthropic=URL"
+        "no model server is configured and none was found on this machine; start one (Ollama, llama.cpp, LM Studio …) or name one with --provider ollama=URL, openai=URL or anthropic=URL, or a model's file with --provider local=FILE"
     )]
     NoProvider,
     #[error("{0} offers no model; load or pull one there, or name one with --model")]
@@ -39,19 +41,17 @@ pub(crate) async fn choose(
     session: Option<&ModelRef>,
 ) -> Result<ModelRef, NoChoice> {
     let library = engine.library().await?;
-    let usual = session.or(library.last_model.as_ref());
+    if let Some(file) = new_file(&library, wish)
+        && let Some(model) = of_this_computer(engine, &library, &file).await
+    {
+        return Ok(model);
+    }
     let provider = match &wish.provider {
         Some(wanted) => match configured(&library, wanted.dialect, &wanted.base_url) {
             Some(provider) => provider.clone(),
             None => add(engine, &library, wanted, key, wish.model.as_deref()).await?,
         },
-        None => match usual
-            .and_then(|usual| by_id(&library, usual.provider))
-            .or(library.providers.first())
-        {
-            Some(provider) => provider.clone(),
-            None => discovered(engine, &library).await?,
-        },
+        None => usual(engine, &library, session).await?,
     };
     if let Some(key) = key {
         engine.lend_key(&provider, key)?;
@@ -68,6 +68,23 @@ pub(crate) async fn choose(
         provider_name: provider.name,
         model,
     })
+}
+
+/// The server that is asked where none is named: the session's, the last one, the first one, or one that is found.
+///
+/// # Errors
+/// [`NoChoice::NoProvider`], or the engine's refusal.
+pub(crate) async fn usual(
+    engine: &Engine,
+    library: &LibraryPage,
+    session: Option<&ModelRef>,
+) -> Result<Provider, NoChoice> {
+    let last = session.or(library.last_model.as_ref());
+    let known = last.and_then(|last| by_id(library, last.provider));
+    match known.or(library.providers.first()) {
+        Some(provider) => Ok(provider.clone()),
+        None => discovered(engine, library).await,
+    }
 }
 
 /// The configured server that a wish names; added, unasked, if there is none.
@@ -90,6 +107,50 @@ pub(crate) async fn ensured(
             keep(engine, &library, found).await
         }
     }
+}
+
+/// The model in a file, where nobody has chosen anything so far; the file is listed with the models of this computer.
+pub(crate) async fn first(engine: &Engine, file: &Path) -> Option<ModelRef> {
+    let library = engine.library().await.ok()?;
+    let here = engine.local_models()?.provider;
+    let is_other = |provider: &Provider| provider.id != here.id;
+    if library.last_model.is_some() || library.providers.iter().any(is_other) {
+        return None;
+    }
+    of_this_computer(engine, &library, file).await
+}
+
+/// A file that is asked for, in a folder that is not one of the settings.
+fn new_file(library: &LibraryPage, wish: &Wish) -> Option<PathBuf> {
+    let (folder, model) = (wish.provider.as_ref()?, wish.model.as_ref()?);
+    let is_new = folder.dialect == Dialect::Local
+        && configured(library, folder.dialect, &folder.base_url).is_none();
+    is_new.then(|| Path::new(&folder.base_url).join(model))
+}
+
+/// The model in a file, which is listed with the models of this computer from now on. None if it is no model, or if
+/// nobody can run one here: what is asked of it then says why.
+async fn of_this_computer(engine: &Engine, library: &LibraryPage, file: &Path) -> Option<ModelRef> {
+    let here = engine.local_models()?.provider;
+    let path = file.to_str()?.to_owned();
+    let mut known = library
+        .providers
+        .iter()
+        .filter(|provider| provider.id == here.id)
+        .flat_map(|provider| &provider.files);
+    if !known.any(|known| *known == path) {
+        let op = Op::AddModelFile { path: path.clone() };
+        if let Err(report) = engine.submit(engine.mint_op(), op).await {
+            tracing::warn!(code = ?report.code, "a model's file could not be added");
+            return None;
+        }
+    }
+    let settled = by_id(library, here.id).unwrap_or(&here);
+    Some(ModelRef {
+        provider: here.id,
+        provider_name: settled.name.clone(),
+        model: path,
+    })
 }
 
 /// Adds a server; asks it first, unless the model is known already: then the turn's own words are the better ones.
@@ -174,6 +235,7 @@ async fn keep(
         base_url: found.base_url,
         num_ctx: None,
         keep_alive: None,
+        files: Vec::new(),
         think: Think::default(),
         limits: None,
         connection: protocol::Connection::default(),
@@ -191,6 +253,7 @@ fn kind(dialect: Dialect, server: &str) -> String {
         Dialect::Ollama => "Ollama",
         Dialect::OpenAiChat if server.is_empty() || server.starts_with("OpenAI") => "Model server",
         Dialect::Anthropic if server.is_empty() || server.starts_with("OpenAI") => "Anthropic",
+        Dialect::Local => "This computer",
         Dialect::OpenAiChat | Dialect::Anthropic => {
             server.split([' ', ',']).next().unwrap_or(server)
         }
@@ -200,7 +263,19 @@ fn kind(dialect: Dialect, server: &str) -> String {
 
 /// What a new server is called: by its kind, and by its place too if there is one of that name.
 fn name(library: &LibraryPage, found: &Found) -> String {
-    if library.providers.iter().any(|p| p.name == found.kind) {
+    let is_taken = |name: &str| library.providers.iter().any(|p| p.name == name);
+    if found.dialect == Dialect::Local {
+        // “This computer” is the models folder of our own.
+        let folder = Path::new(&found.base_url);
+        let last = folder.file_name().unwrap_or(folder.as_os_str());
+        let short = format!("Models in {}", last.to_string_lossy());
+        return if is_taken(&short) {
+            format!("Models in {}", found.base_url)
+        } else {
+            short
+        };
+    }
+    if is_taken(&found.kind) {
         format!("{} at {}", found.kind, host_and_port(&found.base_url))
     } else {
         found.kind.clone()
@@ -219,7 +294,19 @@ fn host_and_port(base_url: &str) -> String {
     }
 }
 
-fn configured<'a>(
+/// How a command line names a server beyond doubt.
+pub(crate) fn word(dialect: Dialect, base_url: &str) -> String {
+    let kind = match dialect {
+        Dialect::Ollama => "ollama",
+        Dialect::OpenAiChat => "openai",
+        Dialect::Anthropic => "anthropic",
+        Dialect::Local => "local",
+    };
+    format!("{kind}={base_url}")
+}
+
+/// The server of the settings of this kind at this address.
+pub(crate) fn configured<'a>(
     library: &'a LibraryPage,
     dialect: Dialect,
     base_url: &str,
@@ -259,16 +346,21 @@ fn first_offered(provider: &Provider, report: ProbeReport) -> Result<String, NoC
 
 /// An embedding model answers nobody. A server that does not tell what its models can do gets the benefit of the doubt.
 fn can_converse(model: &Model) -> bool {
-    model.capabilities.is_empty() || model.capabilities.iter().any(|c| c == "completion")
+    let is_broken = model
+        .file
+        .as_ref()
+        .is_some_and(|file| file.problem.is_some());
+    !is_broken
+        && (model.capabilities.is_empty() || model.capabilities.iter().any(|c| c == "completion"))
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use protocol::{Cursor, LogId};
 
     use super::*;
 
-    fn provider(name: &str, dialect: Dialect, base_url: &str) -> Provider {
+    pub(crate) fn provider(name: &str, dialect: Dialect, base_url: &str) -> Provider {
         Provider {
             id: ProviderId::from_bits(base_url.len() as u128),
             name: name.to_owned(),
@@ -276,13 +368,14 @@ mod tests {
             base_url: base_url.to_owned(),
             num_ctx: None,
             keep_alive: None,
+            files: Vec::new(),
             think: Think::default(),
             limits: None,
             connection: protocol::Connection::default(),
         }
     }
 
-    fn library(providers: Vec<Provider>) -> LibraryPage {
+    pub(crate) fn library(providers: Vec<Provider>) -> LibraryPage {
         LibraryPage {
             sessions: vec![],
             providers,
@@ -327,16 +420,8 @@ mod tests {
     #[test]
     fn the_first_model_that_can_converse_is_taken() {
         let model = |name: &str, capabilities: &[&str]| Model {
-            name: name.to_owned(),
-            loaded: None,
-            memory_bytes: None,
-            vram_bytes: None,
-            expires_at: None,
-            size_bytes: None,
-            context_tokens: None,
-            parameters: None,
-            quantization: None,
             capabilities: capabilities.iter().map(|&c| c.to_owned()).collect(),
+            ..Model::named(name)
         };
         let report = |models| ProbeReport::Works {
             server: "s".to_owned(),

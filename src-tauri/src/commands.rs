@@ -3,22 +3,32 @@
 //! Invariant: nothing is decided here, and nothing is pushed to a page. 64-bit numbers stay inside the text.
 //! A refusal is an [`ErrorReport`] as JSON text; anything else that a page receives as an error came from the transport.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, io, pin::Pin, sync::Arc};
 
 use engine::Engine;
 use protocol::{
     About, AttachArgs, ChangeKeyArgs, DesktopChoices, DetachArgs, DraftArgs, ErrorCode,
-    ErrorReport, ExamineArgs, HelloArgs, KeysArgs, LedgerArgs, LoadEventsArgs, LoadOlderArgs,
-    LoadVersionsArgs, ManageModelArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs,
-    ProbeArgs, PullsArgs, ShowingArgs, SubmitArgs, WakeArgs, WishArgs,
+    ErrorReport, ExamineArgs, HelloArgs, ImageArgs, KeysArgs, LedgerArgs, LoadEventsArgs,
+    LoadOlderArgs, LoadVersionsArgs, ManageModelArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs,
+    PollArgs, ProbeArgs, PullsArgs, SaveDraftArgs, ShowingArgs, SubmitArgs, TakeDroppedArgs,
+    WakeArgs, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
-use tauri::{Manager, State, Url, WebviewWindow};
+use tauri::{
+    Manager, State, Url, WebviewWindow,
+    ipc::{InvokeBody, Request, Response},
+};
 use tokio::sync::oneshot;
 
 use crate::{
     door::Door,
-    windows::{self, choices::Choices, lookout::Lookout},
+    image_file,
+    windows::{
+        self,
+        choices::Choices,
+        drops::{self, Drops},
+        lookout::Lookout,
+    },
 };
 
 /// Longer addresses than any browser opens are not links.
@@ -119,10 +129,53 @@ pub(crate) async fn draft(door: TheDoor<'_>, body: String) -> Answer {
 
 #[tauri::command]
 pub(crate) async fn save_draft(door: TheDoor<'_>, body: String) -> Answer {
-    answer(&door, &body, |engine, args: DraftArgs| async move {
-        engine.save_draft(args.session, args.text).await
+    answer(&door, &body, |engine, args: SaveDraftArgs| async move {
+        engine.save_draft(args.session, args.draft).await
     })
     .await
+}
+
+/// Takes an image. Its bytes are the request's own body, so that they are never text; its name is a header.
+#[tauri::command]
+pub(crate) async fn take_image(door: TheDoor<'_>, request: Request<'_>) -> Answer {
+    let name = image_name(&request);
+    let bytes = match request.body() {
+        InvokeBody::Raw(bytes) => Ok(bytes.clone()),
+        InvokeBody::Json(_) => Err(ErrorReport::new(
+            ErrorCode::ProtocolMismatch,
+            "the page sent an image in a form that is not known here",
+        )
+        .with_remedy("reload the view")),
+    };
+    let taken = async { door.engine().await?.take_image(&name, bytes?).await };
+    told(taken.await)
+}
+
+/// The name that a page gives to an image: as in an address, because headers are plain.
+fn image_name(request: &Request<'_>) -> String {
+    let header = request.headers().get("image-name");
+    let name = header
+        .and_then(|name| name.to_str().ok())
+        .unwrap_or_default();
+    let parsed = Url::parse(&format!("image:?name={name}"));
+    let name = parsed.ok().and_then(|url| {
+        let (_, name) = url.query_pairs().next()?;
+        Some(name.into_owned())
+    });
+    name.unwrap_or_default()
+}
+
+/// An image's bytes, as they are.
+#[tauri::command]
+pub(crate) async fn image(door: TheDoor<'_>, body: String) -> Result<Response, String> {
+    let read = async {
+        let args: ImageArgs = taken(&body)?;
+        door.engine().await?.image(args.image).await
+    };
+    match read.await {
+        Ok(bytes) => Ok(Response::new(bytes.to_vec())),
+        Err(report) => Err(told::<()>(Err(report)).err().unwrap_or_default()),
+    }
 }
 
 #[tauri::command]
@@ -219,41 +272,113 @@ pub(crate) async fn health(door: TheDoor<'_>, body: String) -> Answer {
     .await
 }
 
+/// What is needed to begin with models of this computer; nothing where this build cannot run them.
+#[tauri::command]
+pub(crate) async fn local_models(door: TheDoor<'_>) -> Answer {
+    let models = async { Ok(door.engine().await?.local_models()) };
+    told(models.await)
+}
+
 /// The system's dialog; the answer is a path, or nothing when it was closed.
 #[tauri::command]
 pub(crate) async fn pick_folder(window: WebviewWindow) -> Answer {
-    told(picked_folder(&window).await)
+    told(picked(&window, Wanted::Folder).await)
 }
 
-async fn picked_folder(window: &WebviewWindow) -> Result<Option<String>, ErrorReport> {
+/// The same for the file of a model.
+#[tauri::command]
+pub(crate) async fn pick_model(window: WebviewWindow) -> Answer {
+    told(picked(&window, Wanted::Model).await)
+}
+
+/// The files that were just dropped on the page; none where the browser hands them over itself.
+#[tauri::command]
+pub(crate) async fn dropped(drops: State<'_, Drops>, window: WebviewWindow) -> Answer {
+    let taken = drops.take(window.label());
+    let described = move || taken.iter().map(drops::described).collect::<Vec<_>>();
+    let told_of = tokio::task::spawn_blocking(described).await;
+    told(told_of.map_err(|error| {
+        ErrorReport::new(
+            ErrorCode::Other,
+            format!("the files cannot be looked at ({error})"),
+        )
+        .with_remedy("drop them again")
+    }))
+}
+
+/// Takes one of them as an image.
+#[tauri::command]
+pub(crate) async fn take_dropped(
+    door: TheDoor<'_>,
+    drops: State<'_, Drops>,
+    window: WebviewWindow,
+    body: String,
+) -> Answer {
+    let taken = async {
+        let TakeDroppedArgs { number } = taken(&body)?;
+        let lost = |words: String| {
+            ErrorReport::new(ErrorCode::Other, words).with_remedy("drop it again, or choose it")
+        };
+        let place = drops
+            .place(window.label(), number)
+            .ok_or_else(|| lost("that file was dropped too long ago".to_owned()))?;
+        let name = place.file_name().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
+        let read = tokio::task::spawn_blocking(move || image_file::read(&place)).await;
+        let bytes = read
+            .map_err(io::Error::other)
+            .flatten()
+            .map_err(|error| lost(format!("{name} cannot be read ({error})")))?;
+        door.engine().await?.take_image(&name, bytes).await
+    };
+    told(taken.await)
+}
+
+#[derive(Clone, Copy)]
+enum Wanted {
+    Folder,
+    Model,
+}
+
+async fn picked(window: &WebviewWindow, wanted: Wanted) -> Result<Option<String>, ErrorReport> {
     let no_dialog = |words: String| {
         ErrorReport::new(
             ErrorCode::Other,
             format!("no dialog can be opened: {words}"),
         )
-        .with_remedy("type the folder's path instead")
+        .with_remedy("type the path instead")
     };
     let (tell, opened) = oneshot::channel();
     let parent = window.clone();
     // Some systems allow a dialog from their main thread alone; it is waited for here.
     window
         .run_on_main_thread(move || {
-            let dialog = rfd::AsyncFileDialog::new()
-                .set_title("Folder for tools")
-                .set_parent(&parent);
+            let dialog = rfd::AsyncFileDialog::new().set_parent(&parent);
+            let picking: Pin<Box<dyn Future<Output = _> + Send>> = match wanted {
+                Wanted::Folder => Box::pin(dialog.set_title("Folder for tools").pick_folder()),
+                Wanted::Model => {
+                    let dialog = dialog.set_title("Add a model file");
+                    let dialog = dialog.add_filter("Models (GGUF)", &["gguf", "GGUF"]);
+                    Box::pin(dialog.pick_file())
+                }
+            };
             // Whoever asked may be gone: then nobody waits.
-            let _ = tell.send(dialog.pick_folder());
+            let _ = tell.send(picking);
         })
         .map_err(|error| no_dialog(error.to_string()))?;
     let picked = opened.await.map_err(|error| no_dialog(error.to_string()))?;
-    let Some(folder) = picked.await else {
+    let Some(handle) = picked.await else {
         return Ok(None);
     };
-    let path = folder.path();
+    let path = handle.path();
     path.to_str()
         .map(|path| Some(path.to_owned()))
         .ok_or_else(|| {
-            let field = "folder".to_owned();
+            let field = match wanted {
+                Wanted::Folder => "folder",
+                Wanted::Model => "path",
+            }
+            .to_owned();
             ErrorReport::new(
                 ErrorCode::Invalid { field },
                 format!("the path {} cannot be written as text", path.display()),

@@ -42,6 +42,8 @@ pub(crate) struct Door {
     data_dir: PathBuf,
     state: watch::Sender<State>,
     preferred: Mutex<Option<ModelRef>>,
+    /// A model's file to begin with, if nothing was ever chosen.
+    first_model: Option<PathBuf>,
     arrivals: Arrivals,
 }
 
@@ -61,9 +63,14 @@ pub(crate) enum Opened {
 
 impl Door {
     /// A door to the engine of `data_dir`, not opened yet. `arrivals` brings the window to the front.
-    pub(crate) fn new(data_dir: PathBuf, arrivals: impl Fn() + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        data_dir: PathBuf,
+        first_model: Option<PathBuf>,
+        arrivals: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
         Self {
             data_dir,
+            first_model,
             state: watch::Sender::new(State::Opening),
             preferred: Mutex::new(None),
             arrivals: Box::new(arrivals),
@@ -220,19 +227,22 @@ impl Door {
 
     /// Does what a command line wished: the server is configured, and new sessions begin with the model.
     async fn grant(self: Arc<Self>, wish: Wish) {
-        if wish == Wish::default() {
+        let is_silent = wish == Wish::default();
+        if is_silent && self.first_model.is_none() {
             return;
         }
         let Ok(engine) = self.engine().await else {
             return; // The page says why there is none.
         };
-        match choice::choose(&engine, &wish, None, None).await {
-            Ok(model) => {
-                *self
-                    .preferred
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner) = Some(model);
+        if is_silent {
+            if let Some(file) = &self.first_model {
+                let first = choice::first(&engine, file).await;
+                self.prefer(first);
             }
+            return;
+        }
+        match choice::choose(&engine, &wish, None, None).await {
+            Ok(model) => self.prefer(Some(model)),
             Err(_) => {
                 tracing::warn!("no model was chosen for the command line");
                 // A server that does not run yet is configured all the same: the page shows what is wrong with it.
@@ -243,6 +253,13 @@ impl Door {
                 }
             }
         }
+    }
+
+    fn prefer(&self, model: Option<ModelRef>) {
+        *self
+            .preferred
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = model;
     }
 
     fn become_unless_closed(&self, next: State) {

@@ -27,7 +27,7 @@ mod words;
 
 use std::{fmt, path::PathBuf, process::ExitCode, sync::Arc};
 
-use engine::Config;
+use engine::{Config, gateway::local::Host};
 
 use crate::keychain::OsKeychain;
 
@@ -47,9 +47,23 @@ use self::print::Margin;
 /// What an engine that asks servers is made of, in a window or without one.
 pub(crate) fn config(data_dir: PathBuf) -> Config {
     Config {
+        host: host(),
         keychain: Arc::new(OsKeychain),
         ..Config::new(data_dir)
     }
+}
+
+/// The first argument of a process that is to be a model; nobody types it.
+pub(crate) const MODEL_PROCESS: &str = "--model-process";
+
+/// This program as a model's process, if it was built with the engine for that.
+fn host() -> Option<Host> {
+    if !cfg!(feature = "local-model") {
+        return None;
+    }
+    // A program that cannot find itself again runs no models, and says so when it is asked to.
+    let program = std::env::current_exe().ok()?;
+    Some(Host::new(program, [MODEL_PROCESS.into()]))
 }
 
 /// How a face ended; see [`crate::arguments::HELP`].

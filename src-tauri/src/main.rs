@@ -13,6 +13,7 @@ mod trace;
 
 mod choice;
 mod headless;
+mod image_file;
 mod keychain;
 mod signals;
 
@@ -56,6 +57,14 @@ const WORKERS: usize = 2;
 const LEAVE_MAX: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
+    // Before anything else: this process is to be a model and no app.
+    #[cfg(feature = "local-model")]
+    if env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == headless::MODEL_PROCESS)
+    {
+        return local_model::run();
+    }
     let line = match arguments::parse(env::args_os().skip(1)) {
         Ok(line) => line,
         Err(error) => {
@@ -204,7 +213,8 @@ fn window(data_dir: PathBuf, wish: Wish) -> Result<ExitCode, NotBegun> {
     let _traces = traces(Some(&data_dir), Talk::Usual);
     let runtime = runtime()?;
     tauri::async_runtime::set(runtime.handle().clone());
-    let code = windows::run(data_dir, wish)?;
+    let first_model = env::var_os("HOLDFAST_FIRST_MODEL").map(PathBuf::from);
+    let code = windows::run(data_dir, wish, first_model)?;
     runtime.shutdown_timeout(LEAVE_MAX);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }

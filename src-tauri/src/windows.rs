@@ -9,6 +9,7 @@
 
 pub(crate) mod choices;
 mod dialog;
+pub(crate) mod drops;
 mod goings;
 mod keeper;
 pub(crate) mod lookout;
@@ -85,7 +86,11 @@ struct Leaving {
 ///
 /// # Errors
 /// [`NoWindow`], in words.
-pub(crate) fn run(data_dir: PathBuf, wish: Wish) -> Result<i32, NoWindow> {
+pub(crate) fn run(
+    data_dir: PathBuf,
+    wish: Wish,
+    first_model: Option<PathBuf>,
+) -> Result<i32, NoWindow> {
     #[cfg(target_os = "linux")]
     gtk::init().map_err(|_| NoWindow::NoDisplay)?;
     let app = tauri::Builder::default()
@@ -101,6 +106,8 @@ pub(crate) fn run(data_dir: PathBuf, wish: Wish) -> Result<i32, NoWindow> {
             commands::submit,
             commands::draft,
             commands::save_draft,
+            commands::take_image,
+            commands::image,
             commands::models,
             commands::probe,
             commands::keys,
@@ -110,6 +117,10 @@ pub(crate) fn run(data_dir: PathBuf, wish: Wish) -> Result<i32, NoWindow> {
             commands::discover,
             commands::pulls,
             commands::manage_model,
+            commands::local_models,
+            commands::pick_model,
+            commands::dropped,
+            commands::take_dropped,
             commands::open_link,
             commands::pick_folder,
             commands::health,
@@ -123,11 +134,12 @@ pub(crate) fn run(data_dir: PathBuf, wish: Wish) -> Result<i32, NoWindow> {
         .manage(Leaving::default())
         .manage(Tray::default())
         .manage(News::default())
+        .manage(drops::Drops::default())
         .manage(Arc::new(Lookout::new()))
         .menu(menu::bar)
         .on_menu_event(|app, event| chosen(app, event.id().as_ref()))
         .on_window_event(on_window_event)
-        .setup(move |app| Ok(set_up(app, data_dir, wish)?))
+        .setup(move |app| Ok(set_up(app, data_dir, wish, first_model)?))
         .build(tauri::generate_context!())?;
     Ok(app.run_return(|app, event| match event {
         RunEvent::ExitRequested { api, code, .. }
@@ -152,11 +164,18 @@ pub(crate) fn run(data_dir: PathBuf, wish: Wish) -> Result<i32, NoWindow> {
     }))
 }
 
-fn set_up(app: &mut App, data_dir: PathBuf, wish: Wish) -> tauri::Result<()> {
+fn set_up(
+    app: &mut App,
+    data_dir: PathBuf,
+    wish: Wish,
+    first_model: Option<PathBuf>,
+) -> tauri::Result<()> {
     let handle = app.handle().clone();
     app.manage(Keepers::of(&data_dir));
     app.manage(Arc::new(Choices::of(&data_dir)));
-    let door = Arc::new(Door::new(data_dir, move || bring_to_front(&handle)));
+    let door = Arc::new(Door::new(data_dir, first_model, move || {
+        bring_to_front(&handle);
+    }));
     app.manage(Arc::clone(&door));
     let handle = app.handle().clone();
     app.manage(Notifier::new(move |session| {
@@ -254,6 +273,8 @@ fn window(app: &AppHandle, label: &str, keeper: &keeper::Keeper) -> tauri::Resul
     keeper.restore(&window)?;
     menu::prepare(&window)?;
     revival::watch(&window)?;
+    #[cfg(target_os = "linux")]
+    drops::watch(&window)?;
     window.show()?;
     Ok(window)
 }

@@ -14,8 +14,9 @@ use std::{
 
 use protocol::{
     AttachArgs, AttachReason, Attached, Batch, Cursor, DetachArgs, Epoch, ErrorReport, EventPage,
-    HelloArgs, LibraryPage, LoadEventsArgs, LoadOlderArgs, Op, OpId, PROTOCOL, PageId, PollArgs,
-    PollRequest, Receipt, Seq, SessionId, StreamId, SubmitArgs, TranscriptPage, TurnId, Welcome,
+    HelloArgs, Image, LibraryPage, LoadEventsArgs, LoadOlderArgs, Op, OpId, PROTOCOL, PageId,
+    PollArgs, PollRequest, Receipt, Seq, SessionId, StreamId, SubmitArgs, TranscriptPage, TurnId,
+    Welcome,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -54,6 +55,7 @@ pub enum Asked {
     LoadOlder(LoadOlderArgs),
     LoadEvents(LoadEventsArgs),
     Submit(Box<SubmitArgs>),
+    TakeImage { name: String, bytes: Vec<u8> },
     Library,
 }
 
@@ -194,6 +196,12 @@ impl Child {
             Some(SIGKILL),
             "the child ended by itself before: {status}"
         );
+    }
+
+    /// Has the engine take an image.
+    pub async fn take_image(&self, name: &str, bytes: Vec<u8>) -> Result<Image, Missed> {
+        let name = name.to_owned();
+        self.ask(Asked::TakeImage { name, bytes }).await
     }
 
     async fn ask<T: DeserializeOwned>(&self, what: Asked) -> Result<T, Missed> {

@@ -8,7 +8,10 @@ use std::{
     any::Any,
     collections::VecDeque,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -131,6 +134,8 @@ struct PageInner {
     window: String,
     /// Minted at the load, and again when another page took this one's place though this one lives.
     id: Mutex<PageId>,
+    /// It was reloaded: nothing of it runs any more, so that it never says hello again.
+    left: AtomicBool,
     clock: Arc<dyn Clock>,
     faults: Watched<VecDeque<(CallKind, Fault)>>,
     /// What happens with every call of a kind that meets no fault of its own.
@@ -167,6 +172,7 @@ impl Page {
                 line: line.clone(),
                 window: window.to_owned(),
                 id: Mutex::new(PageId::from_bits(random_u128())),
+                left: AtomicBool::new(false),
                 clock,
                 faults: Watched::new(VecDeque::new()),
                 always: Mutex::new(Vec::new()),
@@ -184,6 +190,7 @@ impl Page {
 
     /// The next page in the same window: what a reload leaves. Whatever this page followed is not told.
     pub async fn reload(&self) -> Self {
+        self.inner.left.store(true, Ordering::Relaxed);
         let clock = Arc::clone(&self.inner.clock);
         Self::load_with_clock(&self.inner.line, &self.inner.window, clock).await
     }
@@ -754,6 +761,9 @@ where
     let mut requests = JoinSet::new();
     loop {
         if seat.scene.read(|scene| scene.link.needs_hello()) {
+            if page.inner.left.load(Ordering::Relaxed) {
+                return;
+            }
             page.say_hello_again()
                 .await
                 .expect("a living page is welcome again");

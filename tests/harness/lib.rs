@@ -17,6 +17,7 @@ pub mod watched;
 pub mod clock;
 pub mod dice;
 pub mod engine_gates;
+pub mod file_server;
 pub mod gate;
 pub mod keychain;
 pub mod model_server;
@@ -28,6 +29,7 @@ pub mod child;
 
 pub mod client;
 pub mod hand;
+pub mod image_file;
 pub mod picture;
 pub mod relay;
 

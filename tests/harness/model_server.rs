@@ -44,7 +44,15 @@ use script::{Framing, Head, Step};
 
 use crate::{gate::Gates, watched::Watched};
 
-/// The dialects there are.
+/// The dialects there are; one of them is spoken to a process on this computer, which passes everything on to the server.
+pub const ALL_DIALECTS: [Dialect; 4] = [
+    Dialect::Ollama,
+    Dialect::OpenAiChat,
+    Dialect::Anthropic,
+    Dialect::Local,
+];
+
+/// The dialects that are spoken over HTTP.
 pub const DIALECTS: [Dialect; 3] = [Dialect::Ollama, Dialect::OpenAiChat, Dialect::Anthropic];
 
 /// Larger than any request of a test.
@@ -142,7 +150,7 @@ impl Request {
         self.method == "POST"
             && matches!(
                 self.path.as_str(),
-                "/api/chat" | "/v1/chat/completions" | "/v1/messages"
+                "/api/chat" | "/v1/chat/completions" | "/v1/messages" | "/local/chat"
             )
     }
 }
@@ -255,6 +263,11 @@ impl ModelServer {
     /// Whether one of its models is in memory.
     pub fn loads(&self, model: &str, loaded: bool) {
         self.shared.stock.load(model, loaded);
+    }
+
+    /// It has a model no more.
+    pub fn drops(&self, model: &str) {
+        self.shared.stock.remove(model);
     }
 
     /// Whoever looks at a single model is held at this gate.
@@ -400,14 +413,22 @@ pub fn provider_at(dialect: Dialect, address: SocketAddr) -> Provider {
             Dialect::Ollama => "Scripted Ollama".to_owned(),
             Dialect::OpenAiChat => "Scripted llama-server".to_owned(),
             Dialect::Anthropic => "Scripted Anthropic".to_owned(),
+            Dialect::Local => "Scripted files".to_owned(),
         },
         dialect,
         base_url: match dialect {
             Dialect::Ollama => format!("http://{address}"),
             Dialect::OpenAiChat | Dialect::Anthropic => format!("http://{address}/v1"),
+            // No such folder: the stand-in for a model's process knows from it whom to ask.
+            Dialect::Local => format!("/scripted/{address}"),
         },
         num_ctx: None,
-        keep_alive: None,
+        keep_alive: match dialect {
+            Dialect::Ollama | Dialect::OpenAiChat | Dialect::Anthropic => None,
+            // Its timer would be one more that a test finds armed.
+            Dialect::Local => Some("-1".to_owned()),
+        },
+        files: Vec::new(),
         think: Think::ServerDefault,
         limits: None,
         connection: protocol::Connection::default(),
@@ -590,7 +611,7 @@ impl Connection {
         }
         let breach = match shared.dialect {
             Dialect::Anthropic if self.request.is_chat() => manners::breach(&self.request),
-            Dialect::Anthropic | Dialect::Ollama | Dialect::OpenAiChat => None,
+            Dialect::Anthropic | Dialect::Ollama | Dialect::OpenAiChat | Dialect::Local => None,
         };
         if let Some(words) = breach {
             self.play(Script::error(shared.dialect, 400, &words), shared)
@@ -843,7 +864,9 @@ fn default_answer(dialect: Dialect, request: &Request) -> Option<Script> {
         (Dialect::Anthropic, "GET", _) => {
             return Some(Script::error(dialect, 404, "Not Found"));
         }
-        (Dialect::Ollama | Dialect::OpenAiChat | Dialect::Anthropic, _, _) => return None,
+        (Dialect::Ollama | Dialect::OpenAiChat | Dialect::Anthropic | Dialect::Local, _, _) => {
+            return None;
+        }
     };
     Some(Script::page(
         200,

@@ -306,6 +306,7 @@ fn one_turn(turn: u64, item: u64, model: &ModelRef) -> [EventBody; 6] {
             text: question(turn),
             op: OpId::from_bits(random_u128()),
             purpose: MessagePurpose::Said,
+            images: Vec::new(),
         },
         EventBody::TurnStarted {
             boot: Boot::from_bits(1),
@@ -331,6 +332,8 @@ fn one_turn(turn: u64, item: u64, model: &ModelRef) -> [EventBody; 6] {
             usage: Usage::default(),
             timings: Timings::default(),
             unread: None,
+            unseen_images: 0,
+            untold_tools: 0,
         },
         EventBody::TurnEnded {
             outcome: TurnOutcome::Completed {

@@ -14,6 +14,7 @@ use std::{
 use engine::{
     Config, Engine, Harness, Keychain, LogFaults, OpenError, Reader,
     clock::{Awake, SystemClock},
+    gateway::local::Host,
     mutant::Mutant,
 };
 use protocol::{
@@ -37,6 +38,17 @@ use crate::{
 /// Two frames: what the engine joins text for, before it is written.
 const TEXT_FLUSH: Duration = Duration::from_millis(33);
 
+/// The program that stands in for a model's own process; it is built with the tests.
+pub fn model_host() -> Host {
+    let here = std::env::current_exe().expect("this program has a path");
+    let program = here
+        .ancestors()
+        .map(|folder| folder.join("model_child"))
+        .find(|program| program.is_file());
+    // The benchmark is built alone, and asks none.
+    Host::new(program.unwrap_or_else(|| "model_child".into()), [])
+}
+
 /// Everything around one engine.
 pub struct World {
     dir: TempDir,
@@ -46,11 +58,15 @@ pub struct World {
     pub faults: LogFaults,
     /// How many bytes that disk says are free.
     pub free_bytes: Arc<AtomicU64>,
+    /// How many bytes of memory it is told are free.
+    pub free_memory: Arc<AtomicU64>,
     pub limits: TimeLimits,
     /// Where the engine can be held.
     pub gates: EngineGates,
     /// Where its keys can be kept.
     pub keychain: Arc<dyn Keychain>,
+    /// What runs models of this computer.
+    pub host: Host,
     /// The guard that the engine lacks.
     pub mutant: Option<Mutant>,
     time: Time,
@@ -83,9 +99,11 @@ impl World {
             line: Line::default(),
             faults: LogFaults::default(),
             free_bytes: Arc::new(AtomicU64::new(u64::MAX)),
+            free_memory: Arc::new(AtomicU64::new(u64::MAX)),
             limits: product.limits,
             gates: EngineGates::default(),
             keychain: product.keychain,
+            host: model_host(),
             mutant: None,
             time: Time::Test,
             engine: None,
@@ -95,9 +113,14 @@ impl World {
     /// An empty data folder with an engine on it that lives in real time: for real servers, and for measuring.
     pub async fn in_real_time() -> Self {
         let mut world = Self::without_engine();
-        world.time = Time::Real;
+        world.live_in_real_time();
         world.open().await;
         world
+    }
+
+    /// Its engine, which is not open yet, lives in real time.
+    pub fn live_in_real_time(&mut self) {
+        self.time = Time::Real;
     }
 
     /// The same, for a machine whose monotonic clock goes on while it sleeps: Windows. There the clock is moved in steps of
@@ -146,8 +169,13 @@ impl World {
                 let free = Arc::clone(&self.free_bytes);
                 Arc::new(move |_| Ok(free.load(Ordering::Relaxed)))
             },
+            free_memory: {
+                let free = Arc::clone(&self.free_memory);
+                Arc::new(move || Some(free.load(Ordering::Relaxed)))
+            },
             limits: self.limits,
             keychain: Arc::clone(&self.keychain),
+            host: Some(self.host.clone()),
             ..Config::new(self.data_dir())
         }
     }
@@ -237,6 +265,7 @@ impl World {
             text: text.to_owned(),
             folder: None,
             options: protocol::ModelOptions::default(),
+            images: Vec::new(),
         };
         self.submit(op).await.expect("the conversation begins");
         session
@@ -253,6 +282,7 @@ impl World {
             text: text.to_owned(),
             folder: Some(folder.to_owned()),
             options: protocol::ModelOptions::default(),
+            images: Vec::new(),
         };
         self.submit(op).await.expect("the conversation begins");
         session
@@ -260,10 +290,7 @@ impl World {
 
     /// Goes on with a conversation.
     pub async fn say(&self, session: SessionId, text: &str) -> TurnId {
-        let op = Op::SendMessage {
-            session,
-            text: text.to_owned(),
-        };
+        let op = Op::message(session, text);
         let receipt = self.submit(op).await.expect("the message is taken");
         receipt.turn.expect("a message starts a turn")
     }

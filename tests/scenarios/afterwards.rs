@@ -4,7 +4,7 @@ use engine::gate::Gate;
 use protocol::TurnId;
 use serde_json::json;
 use tests::{
-    model_server::{Answer, DIALECTS, ModelServer},
+    model_server::{ALL_DIALECTS, Answer, ModelServer},
     verdict::judge,
     world::World,
 };
@@ -13,7 +13,7 @@ use tests::{
 /// owns and ends with; and the database takes one result for a call.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_tool_brings_after_its_turn_ended_is_drawn_and_stored_nowhere() {
-    for dialect in DIALECTS {
+    for dialect in ALL_DIALECTS {
         let (server, world) = (ModelServer::start(dialect), World::new().await);
         server.script(Answer::new(dialect).calls("current_time", json!({})).ends());
         world.gates.hold(Gate::ToolRunning);
@@ -56,7 +56,7 @@ async fn what_a_tool_brings_after_its_turn_ended_is_drawn_and_stored_nowhere() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_view_whose_fold_panics_stops_nothing_and_is_made_when_it_is_read() {
-    let dialect = DIALECTS[0];
+    let dialect = ALL_DIALECTS[0];
     let (server, world) = (ModelServer::start(dialect), World::new().await);
     server.script(Answer::whole(dialect, "Yes."));
     world.gates.panic_at(Gate::ViewFolding);
@@ -74,7 +74,7 @@ async fn a_view_whose_fold_panics_stops_nothing_and_is_made_when_it_is_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_message_is_taken_while_the_view_of_the_last_turn_is_still_being_made() {
-    let dialect = DIALECTS[0];
+    let dialect = ALL_DIALECTS[0];
     let (server, world) = (ModelServer::start(dialect), World::new().await);
     server.script(Answer::whole(dialect, "Yes."));
     world.gates.hold(Gate::ViewFolding);

@@ -123,6 +123,7 @@ async fn tell(dialect: Dialect, number: usize, windows: u64, mut dice: Dice) -> 
         text: "Hello?".to_owned(),
         folder: None,
         options: protocol::ModelOptions::default(),
+        images: Vec::new(),
     };
     world.submit(begin).await.expect("it begins");
     come_and_go(&world, session, &mut open, &mut dice).await;

@@ -24,13 +24,7 @@ async fn an_op_submitted_twice_runs_once_also_across_a_restart() {
         let window = world.page().await.follow(session);
         window.until_idle().await;
 
-        let (id, op) = (
-            op_id(),
-            Op::SendMessage {
-                session,
-                text: "Two?".to_owned(),
-            },
-        );
+        let (id, op) = (op_id(), Op::message(session, "Two?"));
         let (one, two) = tokio::join!(
             world.line.submit(id, op.clone()),
             world.line.submit(id, op.clone())
@@ -44,10 +38,7 @@ async fn an_op_submitted_twice_runs_once_also_across_a_restart() {
             receipt,
             "afterwards"
         );
-        let other = Op::SendMessage {
-            session,
-            text: "Three?".to_owned(),
-        };
+        let other = Op::message(session, "Three?");
         assert_eq!(
             refusal(world.line.submit(id, other).await),
             ErrorCode::OpIdConflict
@@ -87,10 +78,7 @@ async fn a_message_sent_during_a_turn_is_refused_and_leaves_no_trace() {
         let window = world.page().await.follow(session);
         window.sees("Wait. ").await;
         let before = world.events(session).len();
-        let send = Op::SendMessage {
-            session,
-            text: "Two?".to_owned(),
-        };
+        let send = Op::message(session, "Two?");
         let id = op_id();
         assert_eq!(
             refusal(world.line.submit(id, send.clone()).await),
@@ -143,6 +131,7 @@ async fn retry_and_edit_take_turns_out_of_the_conversation_and_delete_nothing() 
                 turn,
                 text,
                 expected_tip,
+                images: None,
             })
             .await
             .expect("taken");
@@ -215,10 +204,7 @@ async fn what_does_not_exist_or_is_binned_is_refused_by_name() {
     let session = world.begin(&server, "Say it.").await;
     let window = world.page().await.follow(session);
     window.until_idle().await;
-    let say = |session, text: &str| Op::SendMessage {
-        session,
-        text: text.to_owned(),
-    };
+    let say = |session, text: &str| Op::message(session, text);
     let nobody = SessionId::from_bits(random_u128());
     assert_eq!(
         refusal(world.submit(say(nobody, "Hello?")).await),
@@ -262,33 +248,39 @@ async fn drafts_survive_a_restart_and_go_when_they_are_sent() {
     server.script(Answer::whole(server.dialect(), "Two."));
     world
         .engine()
-        .save_draft(None, "Say it.".to_owned())
+        .save_draft(None, "Say it.".into())
         .await
         .unwrap();
     world.restart().await;
-    assert_eq!(world.engine().draft(None).await.unwrap(), "Say it.");
+    assert_eq!(world.engine().draft(None).await.unwrap().text, "Say it.");
 
     let session = world.begin(&server, "Say it.").await;
     let window = world.page().await.follow(session);
     window.until_idle().await;
     drop(window);
     assert_eq!(
-        world.engine().draft(None).await.unwrap(),
+        world.engine().draft(None).await.unwrap().text,
         "",
         "sent is no draft any more"
     );
     world
         .engine()
-        .save_draft(Some(session), "Again".to_owned())
+        .save_draft(Some(session), "Again".into())
         .await
         .unwrap();
     world.restart().await;
-    assert_eq!(world.engine().draft(Some(session)).await.unwrap(), "Again");
-    assert_eq!(world.engine().draft(None).await.unwrap(), "");
+    assert_eq!(
+        world.engine().draft(Some(session)).await.unwrap().text,
+        "Again"
+    );
+    assert_eq!(world.engine().draft(None).await.unwrap().text, "");
 
     // What was typed meanwhile is not what was sent.
     world.say(session, "Something else").await;
-    assert_eq!(world.engine().draft(Some(session)).await.unwrap(), "Again");
+    assert_eq!(
+        world.engine().draft(Some(session)).await.unwrap().text,
+        "Again"
+    );
     let window = world.page().await.follow(session);
     window.sees("Two.").await;
     window.until_idle().await;

@@ -6,7 +6,7 @@ use protocol::{Dialect, InterruptedWhy, SessionId, TurnOutcome};
 use serde_json::json;
 use tests::{
     client::{Client, Page},
-    model_server::{Answer, DIALECTS, ModelServer},
+    model_server::{ALL_DIALECTS, Answer, ModelServer},
     sentinel::Sentinel,
     verdict::judge,
     world::World,
@@ -78,7 +78,7 @@ impl Story {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_before_the_first_word_the_message_is_there_and_interrupted() {
-    for dialect in DIALECTS {
+    for dialect in ALL_DIALECTS {
         let server = ModelServer::start(dialect);
         server.script(Answer::new(dialect).goes_silent());
         let story = begin(server).await;
@@ -91,7 +91,7 @@ async fn killed_before_the_first_word_the_message_is_there_and_interrupted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_in_mid_answer_every_word_that_was_drawn_is_there() {
-    for dialect in DIALECTS {
+    for dialect in ALL_DIALECTS {
         for words in [1, 2, 25, 400] {
             let server = ModelServer::start(dialect);
             let last = Sentinel::new("last");
@@ -111,7 +111,7 @@ async fn killed_in_mid_answer_every_word_that_was_drawn_is_there() {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_while_text_pours_in_what_was_drawn_is_a_part_of_what_is_there() {
     tests::kept_log::differs("how much had come when it was killed is a matter of time");
-    for dialect in DIALECTS {
+    for dialect in ALL_DIALECTS {
         let server = ModelServer::start(dialect);
         let answer = Answer::new(dialect).says_word_by_word(&"word ".repeat(20_000));
         server.script(answer.goes_silent());
@@ -127,7 +127,7 @@ async fn killed_while_text_pours_in_what_was_drawn_is_a_part_of_what_is_there() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_between_two_steps_the_tools_result_is_there_once() {
-    for dialect in DIALECTS {
+    for dialect in ALL_DIALECTS {
         let server = ModelServer::start(dialect);
         server.script(
             Answer::new(dialect)
@@ -153,7 +153,7 @@ async fn killed_between_two_steps_the_tools_result_is_there_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_after_the_end_the_turn_keeps_the_end_it_had() {
-    for dialect in DIALECTS {
+    for dialect in ALL_DIALECTS {
         let server = ModelServer::start(dialect);
         server.script(Answer::whole(dialect, "All of it."));
         let story = begin(server).await;

@@ -57,10 +57,7 @@ fn script_a_turn(server: &ModelServer, ending: Ending) {
 }
 
 fn message(session: SessionId, text: &str) -> Op {
-    Op::SendMessage {
-        session,
-        text: text.to_owned(),
-    }
+    Op::message(session, text)
 }
 
 /// Sends a message to a child that never comes to answer it.

@@ -22,6 +22,7 @@ mod damaged;
 mod failing;
 mod failing_over;
 mod faults;
+mod fetching;
 mod folder;
 mod following;
 mod killed;
@@ -38,6 +39,7 @@ mod replaying;
 mod rewinding;
 mod serving;
 mod shelved;
+mod showing;
 mod sleeping;
 mod storage;
 mod transport;
@@ -48,6 +50,8 @@ mod mutants;
 mod cost;
 mod tidy;
 
+#[cfg(target_os = "linux")]
+mod own_model;
 mod real_model;
 #[cfg(target_os = "linux")]
 mod terminal;

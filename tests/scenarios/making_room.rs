@@ -1,6 +1,6 @@
 //! A conversation that outgrew its model is summed up once, by the model itself, and nothing is lost or left out in silence.
 
-use protocol::{Dialect, EventBody};
+use protocol::{Dialect, EventBody, FailureCode, Op, TurnId};
 use serde_json::json;
 use tests::{
     model_server::{Answer, DIALECTS, ModelServer, Script},
@@ -190,4 +190,51 @@ async fn a_conversation_that_still_does_not_fit_is_given_up_not_summed_up_again(
         .count();
     assert_eq!(compactions, 1);
     judge(&world, session, &[&window]).await;
+}
+
+/// B71. Nobody is stuck: another model is offered, and answers the same message, which stands in the chat once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_does_not_fit_one_model_is_answered_by_another() {
+    let offered = transcript::words::offers_after(FailureCode::ContextOverflow);
+    assert!(offered.contains(&transcript::words::Offer::ChooseModel));
+    for words in [
+        "request (1531 tokens) exceeds the available context size (1024 tokens)",
+        "This model's maximum context length is 1024 tokens. Please reduce the length of the messages.",
+        "输入长度超过模型的最大上下文长度",
+    ] {
+        let (small, large) = (
+            ModelServer::start(Dialect::Ollama),
+            ModelServer::start(Dialect::OpenAiChat),
+        );
+        let world = World::new().await;
+        world.add(large.provider()).await;
+        small.script(Script::error(Dialect::Ollama, 400, words));
+        let session = world.begin(&small, "What is kelp?").await;
+        let window = world.page().await.follow(session);
+        window.sees("What is kelp?").await;
+        let text = window.until_idle().await;
+        assert!(
+            text.ends_with("(failed: ContextOverflow)\n"),
+            "{words}: {text}"
+        );
+        large.script(Answer::whole(Dialect::OpenAiChat, "An alga."));
+        let model = large.model();
+        let chosen = world.submit(Op::ChooseModel { session, model }).await;
+        chosen.expect("it is chosen");
+        let tip = window.look(|shown| shown.and_then(|shown| shown.tip()));
+        let retry = Op::RetryTurn {
+            session,
+            turn: TurnId::FIRST,
+            expected_tip: tip.expect("a tip"),
+        };
+        world.submit(retry).await.expect("it is asked again");
+        window.sees("model: An alga.").await;
+        let text = window.until_idle().await;
+        assert_eq!(
+            text, "you: What is kelp?\nmodel: An alga.\n(completed)\n",
+            "{words}"
+        );
+        let told = large.chat(1).await.conversation();
+        assert_eq!(told.len(), 1, "the failed turn adds nothing: {told:?}");
+    }
 }

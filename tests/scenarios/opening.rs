@@ -1,12 +1,15 @@
-//! What a long conversation costs in the real window, printed: opening it, typing and scrolling in it, its memory. A
-//! benchmark, run by hand, against the build it is told to measure:
-//! `HOLDFAST_APP=target/release/holdfast cargo test -p tests --test=scenarios -- --ignored --nocapture opening::`
+//! What a conversation costs in the real window, printed: opening a long one, typing and scrolling in it, its memory;
+//! and how long a first word is on its way. A benchmark, run by hand, against the build it is told to measure:
+//! `HOLDFAST_APP=$PWD/target/release/holdfast cargo test -p tests --test=scenarios -- --ignored --nocapture opening::`
 
 use std::time::Duration;
 
 use protocol::Dialect;
 use serde_json::Value;
-use tests::{model_server::ModelServer, seeded};
+use tests::{
+    model_server::{Answer, ModelServer},
+    seeded,
+};
 
 use crate::window::glass::{Desk, Window};
 
@@ -18,6 +21,7 @@ const FRAME_TARGET_MS: f64 = 17.0;
 const MESSAGES: [u64; 2] = [5_000, 50_000];
 const OPENINGS: usize = 9;
 const KEYS: usize = 60;
+const FIRST_WORDS: usize = 40;
 const LIMIT: Duration = Duration::from_secs(900);
 
 /// From the click to the first frame after which the last message stands in the view and the composer takes keys.
@@ -68,6 +72,66 @@ const SCROLL: &str = r"
     };
     requestAnimationFrame(step);
 ";
+
+/// Notes when the frame with each first word was through.
+const WATCH: &str = r"
+    window.painted = {};
+    const now = () => performance.timeOrigin + performance.now();
+    new MutationObserver(() => {
+        const answers = document.querySelectorAll('[data-testid=message-assistant]');
+        const last = answers[answers.length - 1];
+        const word = last && /first\d+/.exec(last.textContent);
+        if (word && !(word[0] in window.painted)) {
+            window.painted[word[0]] = null;
+            requestAnimationFrame(() => setTimeout(() => { window.painted[word[0]] = now(); }, 0));
+        }
+    }).observe(document.body, { subtree: true, childList: true, characterData: true });
+";
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a benchmark, and it needs a display"]
+async fn a_first_word_in_the_window() {
+    let server = ModelServer::start(Dialect::Ollama);
+    Desk::tell_within(LIMIT, tempfile::tempdir().expect("a folder"), "first", &server, async |_, window| {
+        window.run(WATCH).await;
+        let mut written = Vec::new();
+        for n in 0..FIRST_WORDS {
+            let word = format!("first{n}");
+            let answer = Answer::new(Dialect::Ollama).gate(&word).says(&word);
+            server.script(answer.ends());
+            window.send("And?").await;
+            server.arrived(&word).await;
+            // What the sent request still draws is not the word's.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            written.push((word.clone(), unix_ms()));
+            server.release(&word);
+            window.wait_for_text("message-assistant", &word).await;
+            window.wait_for("send").await;
+        }
+        let painted = window.run("return window.painted").await;
+        let mut times: Vec<f64> = written
+            .iter()
+            .filter_map(|(word, at)| Some(painted.get(word)?.as_f64()? - at))
+            .collect();
+        assert_eq!(times.len(), FIRST_WORDS, "{painted}");
+        println!(
+            "written by the server -> first word painted: p50 {:.1} ms, p95 {:.1} ms, longest {:.1} ms \
+             (aim: p50 {FRAME_TARGET_MS:.0} ms)",
+            at(&mut times, 50),
+            at(&mut times, 95),
+            at(&mut times, 100)
+        );
+        window.close().await;
+    })
+    .await;
+}
+
+#[allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+fn unix_ms() -> f64 {
+    let now = std::time::SystemTime::now();
+    let since = now.duration_since(std::time::UNIX_EPOCH);
+    since.expect("a time after 1970").as_secs_f64() * 1_000.0
+}
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a benchmark, and it needs a display"]

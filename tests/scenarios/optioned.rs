@@ -56,6 +56,7 @@ async fn every_request_of_a_session_asks_alike_tools_and_compaction_included() {
         text: "First, a long one. ".repeat(40),
         folder: Some(folder.to_str().unwrap().to_owned()),
         options: of_session.clone(),
+        images: Vec::new(),
     };
     world.submit(begin).await.expect("it begins");
     let window = world.page().await.follow(session);
@@ -201,6 +202,7 @@ async fn options_that_cannot_be_meant_are_refused_at_their_field_and_change_noth
         text: "Hello?".to_owned(),
         folder: None,
         options: bad.clone(),
+        images: Vec::new(),
     };
     let mut provider = server.provider();
     provider.keep_alive = Some("a while".to_owned());

@@ -97,7 +97,7 @@ fn op(
     let turns: Vec<TurnId> = page.turns.iter().map(|turn| turn.turn).collect();
     let turn = dice.one_of(&turns);
     Some(match action {
-        Action::Say => Op::SendMessage { session, text },
+        Action::Say => Op::message(session, text),
         Action::Retry => Op::RetryTurn {
             session,
             turn,
@@ -108,6 +108,7 @@ fn op(
             turn,
             text,
             expected_tip,
+            images: None,
         },
         Action::Undo => Op::RestoreTurn {
             session,

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use engine::gate::Gate;
 use protocol::{
     Boot, Dialect, ErrorCode, EventBody, FailureCode, ManageModelArgs, Model, ModelAction, Op,
     OpId, ProbeReport, PullOutcome, PullState, PullView, StreamId,
@@ -38,7 +39,11 @@ fn cancel_of(server: &ModelServer, model: &str) -> Op {
 }
 
 /// Waits until the pulls are such.
-async fn until(world: &World, what: &str, such: impl Fn(&[PullView]) -> bool) -> Vec<PullView> {
+pub(super) async fn until(
+    world: &World,
+    what: &str,
+    such: impl Fn(&[PullView]) -> bool,
+) -> Vec<PullView> {
     let look = async {
         let mut seen = None;
         loop {
@@ -57,7 +62,7 @@ async fn until(world: &World, what: &str, such: impl Fn(&[PullView]) -> bool) ->
 }
 
 /// Such a download is the only one.
-fn only(such: impl Fn(&PullState) -> bool) -> impl Fn(&[PullView]) -> bool {
+pub(super) fn only(such: impl Fn(&PullState) -> bool) -> impl Fn(&[PullView]) -> bool {
     move |pulls| matches!(pulls, [pull] if such(&pull.state))
 }
 
@@ -501,4 +506,68 @@ async fn a_list_of_models_does_not_wait_for_a_look_at_each_and_the_next_one_know
         dials + 3,
         "what is known is not asked again"
     );
+}
+
+/// Old servers say of no model what it can do; that they do not is known after one look.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_of_which_a_look_tells_nothing_is_not_looked_at_with_every_list() {
+    let (server, world) = set().await;
+    server.stocks("bare:1b", &[]);
+    let bare = |models: &[Model]| {
+        let bare = models.iter().find(|model| model.name == "bare:1b");
+        bare.and_then(|model| model.context_tokens)
+    };
+    let looked = async {
+        while bare(&models(&world, &server).await).is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within_limit("the look", looked).await;
+    let dials = server.counters().dials;
+    models(&world, &server).await;
+    assert_eq!(server.counters().dials, dials + 3, "the list, and no look");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_panic_in_a_look_the_next_list_looks_again() {
+    let (server, world) = set().await;
+    world.gates.panic_at(Gate::LookBegins);
+    let first = models(&world, &server).await;
+    assert!(first[0].capabilities.is_empty(), "{first:?}");
+    let looked = async {
+        while models(&world, &server).await[0].capabilities.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within_limit("another look", looked).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_in_a_download_ends_it_by_name_and_it_can_be_asked_for_again() {
+    let (server, world) = set().await;
+    world.gates.panic_at(Gate::PullBegins);
+    world
+        .submit(pull_of(&server, "kelp:7b"))
+        .await
+        .expect("it begins");
+    let is_panic = |state: &PullState| match state {
+        PullState::Failed { failure } => failure.code == FailureCode::Panicked,
+        PullState::Waiting
+        | PullState::Running { .. }
+        | PullState::Interrupted
+        | PullState::Completed { .. } => false,
+    };
+    until(&world, "its end", only(is_panic)).await;
+    assert_eq!(world.engine().running_pulls(), 0, "nothing waits for it");
+    server.download(Download::new().part("aaa", 10, 10).succeeds());
+    world
+        .submit(pull_of(&server, "kelp:7b"))
+        .await
+        .expect("it begins again");
+    until(
+        &world,
+        "the whole",
+        only(|state| matches!(state, PullState::Completed { .. })),
+    )
+    .await;
 }

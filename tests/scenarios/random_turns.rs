@@ -14,7 +14,7 @@ use tests::{
     client::{Client, Page},
     dice::Dice,
     kept_log,
-    model_server::{Answer, DIALECTS, Ending, ModelServer, Script},
+    model_server::{ALL_DIALECTS, Answer, Ending, ModelServer, Script},
     verdict::judge,
     world::World,
 };
@@ -37,13 +37,13 @@ async fn random_turns_keep_the_laws_of_the_log_whatever_happens_to_them() {
 
 /// A conversation that anything may happen to; gives what it came to.
 async fn tell(mut dice: Dice) -> String {
-    let dialect = dice.one_of(&DIALECTS);
+    let dialect = dice.one_of(&ALL_DIALECTS);
     let server = ModelServer::start(dialect);
     let mut world = World::without_engine();
     // Time jumps from timer to timer here, and a connection on loopback is not what takes long.
     world.limits.connect_ms = 50 * 60 * 1_000;
     world.open().await;
-    let other = ModelServer::start(dice.one_of(&DIALECTS));
+    let other = ModelServer::start(dice.one_of(&ALL_DIALECTS));
     world.add(other.provider()).await;
     let models = vec![other.model()];
     let chosen = world.submit(Op::ChooseFallbacks { models }).await;

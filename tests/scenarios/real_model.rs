@@ -36,6 +36,7 @@ fn provider() -> Provider {
         base_url: url,
         num_ctx: None,
         keep_alive: None,
+        files: Vec::new(),
         think: Think::ServerDefault,
         limits: None,
         connection: protocol::Connection::default(),

@@ -32,7 +32,7 @@ impl Click {
     fn op(self, session: SessionId, (turn, expected_tip): (TurnId, Seq)) -> Op {
         let text = "And now?".to_owned();
         match self {
-            Self::Send => Op::SendMessage { session, text },
+            Self::Send => Op::message(session, text),
             Self::Retry => Op::RetryTurn {
                 session,
                 turn,
@@ -43,6 +43,7 @@ impl Click {
                 turn,
                 text,
                 expected_tip,
+                images: None,
             },
         }
     }
@@ -323,10 +324,7 @@ async fn every_version_comes_back_with_all_that_followed_it_also_after_a_restart
         window.sees(answer).await;
         window.until_idle().await;
     };
-    let say = |text: &str| Op::SendMessage {
-        session,
-        text: text.to_owned(),
-    };
+    let say = |text: &str| Op::message(session, text);
     let at = |turn: TurnId, window: &Client<Transcript>| (turn, last(window).1);
     answered(&window, say("More."), "Worse.").await;
     read.note(&window);
@@ -450,7 +448,7 @@ async fn what_is_asked_in_the_moment_of_the_end_is_taken_or_refused_by_name() {
             let session = world.begin(&server, "Say it.").await;
             let window = world.page().await.follow(session);
             window.sees("you: Say it.").await;
-            let draft = "And now?".to_owned();
+            let draft = protocol::Draft::from("And now?");
             let engine = world.engine();
             engine
                 .save_draft(Some(session), draft.clone())
@@ -497,7 +495,11 @@ async fn what_is_asked_in_the_moment_of_the_end_is_taken_or_refused_by_name() {
             let turns = if refused.is_none() { 2 } else { 1 };
             assert_eq!((rewinds(&events), messages(&events)), (0, turns), "{case}");
             let kept = engine.draft(Some(session)).await.expect("it can be read");
-            let draft = if refused.is_none() { "" } else { &draft };
+            let draft = if refused.is_none() {
+                protocol::Draft::default()
+            } else {
+                draft
+            };
             assert_eq!(kept, draft, "{case}");
             judge(&world, session, &[&window]).await;
         }

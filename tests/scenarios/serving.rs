@@ -3,8 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use protocol::{
-    Auth, Check, Connection, CustomHeader, Dialect, Examination, ExamineArgs, Examined, Finding,
-    Fix, KeyChange, KeyPlace, Op, ProbeReport, Provider, ProviderId, SecretName, TypedKey, Verdict,
+    Auth, Check, Connection, CustomHeader, Dialect, DraftServer, EventBody, Examination,
+    ExamineArgs, Examined, Finding, Fix, KeyChange, KeyPlace, Op, ProbeReport, Provider,
+    ProviderId, ProxyChoice, SecretName, TypedKey, Verdict,
 };
 use tests::{
     keychain::TestKeychain,
@@ -12,6 +13,7 @@ use tests::{
     picture,
     sentinel::Sentinel,
     tls_front::{Certificate, TlsFront},
+    verdict::judge,
     world::World,
 };
 
@@ -57,6 +59,39 @@ async fn asked(world: &World, server: &ModelServer) -> (String, String) {
     (end, window.text())
 }
 
+/// Ollama refuses whole requests for it; the model answers all the same, and whoever chose a folder learns that none of it
+/// was looked at.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_refuses_tools_is_asked_without_and_every_answer_says_so() {
+    let world = World::new().await;
+    let dialect = Dialect::Ollama;
+    let server = ModelServer::start(dialect);
+    let words = "registry.ollama.ai/library/lighthouse:1b does not support tools";
+    server.script(Script::error(dialect, 400, words));
+    server.script(Answer::whole(dialect, "Hello."));
+    let folder = tempfile::tempdir().expect("a folder");
+    let session = world.begin_in(&server, folder.path(), "Hello?").await;
+    let window = world.page().await.follow(session);
+    window.until_idle().await;
+    server.script(Answer::whole(dialect, "Still here."));
+    world.say(session, "And now?").await;
+    window.sees("Still here.").await;
+    window.until_idle().await;
+    let chats = server.chats();
+    let told = |nth: usize| chats[nth].json()["tools"].as_array().map_or(0, Vec::len) as u64;
+    assert_eq!([told(1), told(2)], [0, 0], "it is not asked for that again");
+    let events = world.events(session).into_iter();
+    let untold: Vec<u64> = events
+        .filter_map(|event| match event.body {
+            EventBody::StepEnded { untold_tools, .. } => Some(untold_tools),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(untold, [told(0), told(0)]);
+    assert!(told(0) > 1, "a folder has tools beside the clock");
+    judge(&world, session, &[&window]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_in_the_keychain_and_in_the_outgoing_header_and_nowhere_else() {
     for dialect in DIALECTS {
@@ -86,7 +121,7 @@ async fn a_key_is_in_the_keychain_and_in_the_outgoing_header_and_nowhere_else() 
         for chat in server.chats() {
             let name = match dialect {
                 Dialect::Anthropic => "x-api-key",
-                Dialect::Ollama | Dialect::OpenAiChat => "authorization",
+                Dialect::Ollama | Dialect::OpenAiChat | Dialect::Local => "authorization",
             };
             let shown = chat.header(name).expect("the header");
             assert_eq!(
@@ -374,5 +409,70 @@ async fn the_doctor_tells_who_is_away_who_is_strange_and_who_speaks_better_in_an
     let change = Op::ChangeProvider { provider: trusting };
     world.submit(change).await.expect("it is trusted");
     let report = examined(&world, &strange).await;
+    assert!(report.is_well(), "{report:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_certificate_of_a_proxy_is_not_taken_for_the_servers() {
+    let world = world(&TestKeychain::default()).await;
+    let server = ModelServer::start(Dialect::Ollama);
+    let front = TlsFront::before(server.address(), Certificate::SelfSigned);
+    // Nobody is behind that name, and the proxy would be asked for it.
+    for base in ["http://gpubox.lan:11434", "https://gpubox.lan:8443"] {
+        let proxied = Provider {
+            base_url: base.to_owned(),
+            connection: Connection {
+                proxy: ProxyChoice::Proxy {
+                    url: format!("https://{}", front.endpoint()),
+                },
+                ..Connection::default()
+            },
+            ..server.provider()
+        };
+        let draft = Box::new(DraftServer {
+            provider: proxied,
+            key: None,
+        });
+        let args = ExamineArgs {
+            server: Examined::Draft { draft },
+            model: None,
+        };
+        let examined = world.engine().examine(args).await.expect("it is examined");
+        assert!(!examined.is_well(), "{base}: {examined:#?}");
+        let said = &finding(&examined, Check::Proxy).message;
+        assert!(said.contains(&front.endpoint()), "{base}: {said}");
+        let trusts = examined.findings.iter().any(|f| {
+            f.fix
+                .as_ref()
+                .is_some_and(|fix| matches!(fix, Fix::Trust { .. }))
+        });
+        assert!(!trusts, "{base}: {examined:#?}");
+    }
+    assert!(front.broken_off() >= 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_secret_header_is_not_kept_is_not_said_to_refuse_a_key() {
+    let world = world(&TestKeychain::default()).await;
+    let server = ModelServer::start(Dialect::OpenAiChat);
+    let provider = Provider {
+        connection: Connection {
+            headers: vec![CustomHeader {
+                name: "X-Ticket".to_owned(),
+                value: None,
+            }],
+            ..Connection::default()
+        },
+        ..server.provider()
+    };
+    world.add(provider.clone()).await;
+    let report = examined(&world, &provider).await;
+    let said = &finding(&report, Check::Key).message;
+    assert!(said.contains("X-Ticket"), "{said}");
+    let name = SecretName::Header {
+        name: "X-Ticket".to_owned(),
+    };
+    keep(&world, &provider, name, "ticket-0815", KeyPlace::Keychain).await;
+    let report = examined(&world, &provider).await;
     assert!(report.is_well(), "{report:#?}");
 }

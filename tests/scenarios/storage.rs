@@ -77,6 +77,7 @@ async fn conversation(nth: u64, step: WriteStep, fault: Fault, bad: Bad) -> bool
         text: "What time is it?".to_owned(),
         folder: None,
         options: protocol::ModelOptions::default(),
+        images: Vec::new(),
     };
     let before = world.faults.refused().len();
     insist(&world, session, start, &case).await;
@@ -87,7 +88,7 @@ async fn conversation(nth: u64, step: WriteStep, fault: Fault, bad: Bad) -> bool
     server.script(Answer::whole(DIALECT, "Yes.").when_asked("Sure?"));
     let before = world.faults.refused().len();
     let text = "Sure?".to_owned();
-    insist(&world, session, Op::SendMessage { session, text }, &case).await;
+    insist(&world, session, Op::message(session, text), &case).await;
     let second = to_its_end(&world, &window, 2, before, &case).await;
     server.forget_scripts();
     // Its view is written when its end is seen already; the rest of the story is about a good disk.
@@ -366,7 +367,7 @@ async fn too_little_room_ends_a_turn_while_its_end_can_still_be_kept_and_none_be
     judge(&world, session, &[&window]).await;
 
     let text = "And then?".to_owned();
-    let op = Op::SendMessage { session, text };
+    let op = Op::message(session, text);
     let Err(Missed::Refused(report)) = world.submit(op).await else {
         panic!("a turn began that has no room for its end")
     };
@@ -447,7 +448,7 @@ async fn killed_anywhere_in_a_migration_the_next_start_ends_it_and_a_copy_of_bef
         let raw = Connection::open(&file).unwrap();
         raw.execute_batch(
             "DROP INDEX one_resolution_per_approval; DROP TABLE shelf; DROP TABLE attempts; DROP INDEX requests;
-             PRAGMA user_version = 1;",
+             DROP TABLE images; DROP TABLE image_uses; DROP TABLE draft_images; PRAGMA user_version = 1;",
         )
         .unwrap();
         raw.close().unwrap();
@@ -474,7 +475,7 @@ async fn killed_anywhere_in_a_migration_the_next_start_ends_it_and_a_copy_of_bef
         );
         judge(&world, session, &[]).await;
         world.quit().await;
-        assert_eq!(version_of(&file), 4, "{gate:?}");
+        assert_eq!(version_of(&file), 5, "{gate:?}");
         let mut copies = Vec::new();
         for entry in std::fs::read_dir(world.data_dir().join("backups")).unwrap() {
             let copy = entry.unwrap().path();
@@ -486,7 +487,7 @@ async fn killed_anywhere_in_a_migration_the_next_start_ends_it_and_a_copy_of_bef
             copies.contains(&1),
             "{gate:?}: a copy of before: {copies:?}"
         );
-        assert!(copies.iter().all(|version| *version < 4), "{copies:?}");
+        assert!(copies.iter().all(|version| *version < 5), "{copies:?}");
     }
 }
 

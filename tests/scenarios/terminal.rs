@@ -1,6 +1,9 @@
 //! The terminal: what is asked, answered, denied and told there. The shipped binary; run by `cargo xtask test`.
 
+mod caring;
+mod files;
 mod keyboard;
+mod keychain;
 mod replaying;
 
 use keyboard::{AtTerminal, events, run, said};

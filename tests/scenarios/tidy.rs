@@ -12,8 +12,9 @@ use serde_json::Value;
 #[test]
 fn crates_depend_on_each_other_only_along_the_arrows_of_the_design() {
     let arrows = [
-        ("holdfast", vec!["engine", "protocol"]),
+        ("holdfast", vec!["engine", "local-model", "protocol"]),
         ("engine", vec!["protocol", "transcript"]),
+        ("local-model", vec!["protocol"]),
         ("protocol", vec![]),
         ("tests", vec!["engine", "protocol", "transcript"]),
         ("transcript", vec!["protocol"]),
@@ -109,6 +110,61 @@ fn no_style_is_written_as_an_attribute() {
         line.contains(" style=") && !line.contains(" style=(")
     });
     assert_eq!(found, []);
+}
+
+/// A small blur can end WebKitGTK's web process: `ui/src/styles/10-meaning.css` says how. At half the size of everything,
+/// the smallest that the window shows, eight pixels are four, and those are the fewest that need no shader.
+#[test]
+fn no_shadow_is_blurred_by_less_than_half_a_rem() {
+    let mut shadows = 0;
+    for path in files_under(&root().join("ui/src/styles"), "css") {
+        let css = std::fs::read_to_string(&path).expect("a readable style sheet");
+        for rule in css.split(['{', '}', ';']) {
+            let Some((property, value)) = rule.split_once(':') else {
+                continue;
+            };
+            let name = property.rsplit("*/").next().unwrap_or(property).trim();
+            assert!(
+                !value.contains("blur(") && !value.contains("drop-shadow("),
+                "{}: {name}",
+                path.display()
+            );
+            if !name.contains("shadow") || value.contains("var(--shadow") || value.trim() == "none"
+            {
+                continue;
+            }
+            shadows += 1;
+            for shadow in outside_parentheses(value) {
+                let lengths: Vec<f64> = shadow
+                    .split_whitespace()
+                    .filter_map(|word| word.trim_end_matches("rem").parse().ok())
+                    .collect();
+                let blur = lengths.get(2).copied().unwrap_or(0.0);
+                assert!(
+                    lengths.len() >= 2 && (blur == 0.0 || blur >= 0.5),
+                    "{}: {name} is blurred by {blur} rem in {shadow:?}",
+                    path.display()
+                );
+            }
+        }
+    }
+    assert!(shadows >= 4, "the shadows are elsewhere now: {shadows}");
+}
+
+/// The parts of a list, whose commas in parentheses are none of its own.
+fn outside_parentheses(list: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut depth = 0;
+    for letter in list.chars() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => parts.push(String::new()),
+            _ if depth == 0 => parts.last_mut().expect("a part").push(letter),
+            _ => {}
+        }
+    }
+    parts
 }
 
 #[test]

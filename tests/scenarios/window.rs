@@ -9,15 +9,20 @@ mod far_up;
 pub(crate) mod glass;
 mod hidden;
 mod limits;
+mod local;
 mod long;
+mod looks;
+mod missing;
 mod models;
 mod parked;
 mod player;
 mod servers;
 mod settings;
 mod several;
+mod showing;
 mod thinking;
 mod unread;
+mod usage;
 mod verdict;
 mod versions;
 
@@ -29,6 +34,21 @@ use tests::{
     sentinel::Sentinel,
 };
 use verdict::letters;
+
+/// A script: the page keeps back the next answer to a command, as a slow engine would, until `letGo()` is called there.
+fn hold_back(command: &str) -> String {
+    format!(
+        "const core = window.__TAURI__.core;
+         const ask = core.invoke;
+         window.isHeldBack = false;
+         window.__TAURI__.core = {{ ...core, invoke: (command, ...rest) => {{
+             const answer = ask(command, ...rest);
+             if (command !== '{command}' || window.isHeldBack) return answer;
+             window.isHeldBack = true;
+             return new Promise((resolve) => {{ window.letGo = () => answer.then(resolve); }});
+         }} }};"
+    )
+}
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a display"]

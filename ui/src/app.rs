@@ -9,6 +9,7 @@ use crate::{
         Glyph, Icon, approval,
         chat::Chat,
         health::SalvageBanner,
+        picture::LargePicture,
         settings::Settings,
         sidebar::{Sidebar, chord, shown_title},
         toast::ToastCorner,
@@ -170,6 +171,7 @@ fn Window() -> impl IntoView {
                     Screen::Settings(part) => view! { <Settings part /> }.into_any(),
                 }}
             </main>
+            <LargePicture />
             <ToastCorner toasts=desk.toasts />
         </div>
     }
@@ -240,7 +242,8 @@ fn on_key(desk: Desk, event: &ev::KeyboardEvent) {
         "n" | "N" if command && !event.shift_key() => desk.open_new(),
         "n" | "N" if command => desk.open_window(None),
         "b" | "B" if command && !event.shift_key() => desk.toggle_sidebar(),
-        "u" | "U" if command && event.shift_key() => desk.open_settings(SettingsPart::Usage),
+        // Not U: a Linux text field takes it for the number of a character.
+        "l" | "L" if command && event.shift_key() => desk.open_settings(SettingsPart::Usage),
         "h" | "H" if command && event.shift_key() => desk.open_settings(SettingsPart::Health),
         "p" | "P" if command && event.shift_key() => {
             if !desk.replay_last() {
@@ -283,7 +286,9 @@ fn on_key(desk: Desk, event: &ev::KeyboardEvent) {
 }
 
 fn on_escape(desk: Desk) {
-    if desk.overlay.get_untracked().is_some() {
+    if desk.large_image.with_untracked(Option::is_some) {
+        desk.close_large_image();
+    } else if desk.overlay.get_untracked().is_some() {
         desk.close_overlay();
         desk.take_attention();
     } else if desk.player.get_untracked().is_some() {

@@ -7,17 +7,19 @@ use std::collections::VecDeque;
 
 use leptos::prelude::*;
 use protocol::{
-    ErrorCode, ErrorReport, Model, ModelOptions, ModelRef, Op, OpId, OpenLinkArgs, OpenWindowArgs,
-    Provider, ProviderId, Receipt, SessionId, Show, SubmitArgs, TurnId,
+    ErrorCode, ErrorReport, Image, Model, ModelOptions, ModelRef, Op, OpId, OpenLinkArgs,
+    OpenWindowArgs, Provider, ProviderId, Receipt, SessionId, Show, SubmitArgs, TurnId,
 };
 
 use transcript::words;
+pub(crate) use transcript::words::sentence;
 
 use crate::{
     catalog::{Catalog, first_choice},
     components::turn,
     drafts::Drafts,
     follow::{self, Follower},
+    images::Images,
     ipc::{self, CallError, PageEvent},
     library::{Library, set_if_new},
     pane::Pane,
@@ -105,6 +107,9 @@ pub(crate) struct Desk {
     pub(crate) library: Library,
     pub(crate) catalog: Catalog,
     pub(crate) drafts: Drafts,
+    pub(crate) images: Images,
+    /// The image that fills the window.
+    pub(crate) large_image: RwSignal<Option<Image>>,
     pub(crate) toasts: Toasts,
     pub(crate) wishes: Wishes,
     pub(crate) screen: RwSignal<Screen>,
@@ -153,10 +158,13 @@ pub(crate) fn use_desk() -> Desk {
 
 impl Desk {
     pub(crate) fn new() -> Self {
+        let drafts = Drafts::new();
         Self {
             library: Library::new(),
             catalog: Catalog::new(),
-            drafts: Drafts::new(),
+            drafts,
+            images: Images::new(drafts),
+            large_image: RwSignal::new(None),
             toasts: Toasts::new(),
             wishes: Wishes::new(),
             screen: RwSignal::new(Screen::Chat),
@@ -247,6 +255,27 @@ impl Desk {
         self.session.set(Some(session));
         self.pane.set(Some(pane));
         self.take_attention();
+    }
+
+    /// Back from the large image to where it was opened.
+    pub(crate) fn close_large_image(self) {
+        if let Some(image) = self.large_image.get_untracked() {
+            self.large_image.set(None);
+            ipc::focus(&format!("[data-image='{}']", image.image));
+        }
+    }
+
+    /// Whether the present model sees images, where its server tells.
+    pub(crate) fn sees_images(self) -> Option<bool> {
+        let model = self.model()?;
+        self.catalog.offers.with(|offers| {
+            let offered = offers.get(&model.provider)?;
+            let known = offered
+                .models
+                .iter()
+                .find(|known| known.name == model.model)?;
+            known.sees_images()
+        })
     }
 
     /// Goes to the session not begun yet.
@@ -752,14 +781,6 @@ fn drop_pane(kept: Kept) {
     kept.owner.cleanup();
 }
 
-/// Messages of the engine begin with a small letter; a sentence on its own does not.
-pub(crate) fn sentence(words: &str) -> String {
-    let mut letters = words.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
-}
-
 /// A provider as it is first added.
 pub(crate) fn new_provider(name: String, dialect: protocol::Dialect, base_url: String) -> Provider {
     Provider {
@@ -769,6 +790,7 @@ pub(crate) fn new_provider(name: String, dialect: protocol::Dialect, base_url: S
         base_url,
         num_ctx: None,
         keep_alive: None,
+        files: Vec::new(),
         think: protocol::Think::ServerDefault,
         limits: None,
         connection: protocol::Connection::default(),
@@ -777,6 +799,9 @@ pub(crate) fn new_provider(name: String, dialect: protocol::Dialect, base_url: S
 
 /// What a server is called before anyone gave it a name: its host, and the port where that tells more.
 pub(crate) fn name_of_address(base_url: &str) -> String {
+    if is_folder(base_url) {
+        return "This computer".to_owned();
+    }
     let after_scheme = base_url.split("://").last().unwrap_or(base_url);
     let host = after_scheme.split('/').next().unwrap_or(after_scheme);
     match host {
@@ -789,4 +814,10 @@ pub(crate) fn name_of_address(base_url: &str) -> String {
             .unwrap_or(host)
             .to_owned(),
     }
+}
+
+/// Whether it is the path of a folder of model files, on whichever system.
+fn is_folder(address: &str) -> bool {
+    let drive = address.as_bytes().get(1..3);
+    address.starts_with('/') || drive.is_some_and(|at| matches!(at, [b':', b'\\' | b'/']))
 }

@@ -1,4 +1,4 @@
-//! Drafts: what stands in the composers, one text per session and one for the session not begun yet.
+//! Drafts: what stands in the composers, text and images, one per session and one for the session not begun yet.
 //!
 //! Invariant: a typed text is with the engine at most [`SAVE_AFTER_MS`] after a key, and at once when its composer
 //! goes away. Nothing of it is kept in web storage. Kept by: one save in flight per composer, the newest text last.
@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use leptos::prelude::*;
-use protocol::{DraftArgs, SessionId};
+use protocol::{Draft as Kept, DraftArgs, Image, SaveDraftArgs, SessionId};
 
 use crate::ipc;
 
@@ -21,10 +21,12 @@ pub(crate) type Whose = Option<SessionId>;
 #[derive(Clone, Default)]
 struct Draft {
     text: String,
+    images: Vec<Image>,
     /// Grows with every change; what was saved is named by it.
     revision: u64,
     saved: u64,
     saving: bool,
+    loaded: bool,
     waiting: bool,
 }
 
@@ -47,23 +49,26 @@ impl Drafts {
             .with_value(|kept| kept.get(&whose).map(|draft| draft.text.clone()))
     }
 
-    /// The draft as the engine keeps it; a text typed meanwhile wins.
-    pub(crate) async fn load(self, whose: Whose) -> String {
-        let args = DraftArgs {
-            session: whose,
-            text: String::new(),
-        };
+    /// The draft as the engine keeps it; what came meanwhile wins. Its images are given once.
+    pub(crate) async fn load(self, whose: Whose) -> Kept {
+        let args = DraftArgs { session: whose };
         // A draft that cannot be read is an empty composer; the engine says so itself where it matters.
-        let text = ipc::within(SAVE_LIMIT_MS, ipc::draft(&args))
+        let stored = ipc::within(SAVE_LIMIT_MS, ipc::draft(&args))
             .await
             .unwrap_or_default();
         self.kept
             .try_update_value(|kept| {
                 let draft = kept.entry(whose).or_default();
-                if draft.revision == 0 {
-                    draft.text = text;
+                let mut images = Vec::new();
+                if draft.revision == 0 && !std::mem::replace(&mut draft.loaded, true) {
+                    draft.text = stored.text;
+                    draft.images.clone_from(&stored.images);
+                    images = stored.images;
                 }
-                draft.text.clone()
+                Kept {
+                    text: draft.text.clone(),
+                    images,
+                }
             })
             .unwrap_or_default()
     }
@@ -108,6 +113,22 @@ impl Drafts {
         }
     }
 
+    /// Keeps images and saves them now.
+    pub(crate) fn put_images(self, whose: Whose, images: Vec<Image>) {
+        let changed = self.kept.try_update_value(|kept| {
+            let draft = kept.entry(whose).or_default();
+            let changed = draft.images != images;
+            if changed {
+                draft.images = images;
+                draft.revision += 1;
+            }
+            changed
+        });
+        if changed == Some(true) {
+            self.save(whose);
+        }
+    }
+
     fn save(self, whose: Whose) {
         let next = move || {
             self.kept.try_update_value(|kept| {
@@ -116,16 +137,20 @@ impl Drafts {
                     return None;
                 }
                 draft.saving = true;
-                Some((draft.revision, draft.text.clone()))
+                let kept = Kept {
+                    text: draft.text.clone(),
+                    images: draft.images.clone(),
+                };
+                Some((draft.revision, kept))
             })
         };
         let Some(Some(first)) = next() else { return };
         ipc::spawn(async move {
             let mut now = Some(first);
-            while let Some((revision, text)) = now {
-                let args = DraftArgs {
+            while let Some((revision, draft)) = now {
+                let args = SaveDraftArgs {
                     session: whose,
-                    text,
+                    draft,
                 };
                 let answer = ipc::within(SAVE_LIMIT_MS, ipc::save_draft(&args)).await;
                 self.kept.try_update_value(|kept| {

@@ -14,12 +14,13 @@ use std::{
 };
 
 use protocol::{
-    About, AttachArgs, Attached, Batch, ChangeKeyArgs, DesktopChoices, DetachArgs, DraftArgs,
-    ErrorReport, EventPage, Examination, ExamineArgs, HealthReport, HelloArgs, KeysArgs,
-    KeysReport, Ledger, LedgerArgs, LoadEventsArgs, LoadOlderArgs, LoadVersionsArgs,
-    ManageModelArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs, ProbeReport,
-    Pulls, PullsArgs, Receipt, SessionId, ShowingArgs, SubmitArgs, Timestamp, TranscriptPage,
-    TurnVersions, WakeArgs, WakeReport, Welcome, WindowWish, WishArgs,
+    About, AttachArgs, Attached, Batch, ChangeKeyArgs, DesktopChoices, DetachArgs, Draft,
+    DraftArgs, DroppedFile, ErrorReport, EventPage, Examination, ExamineArgs, HealthReport,
+    HelloArgs, Image, ImageArgs, KeysArgs, KeysReport, Ledger, LedgerArgs, LoadEventsArgs,
+    LoadOlderArgs, LoadVersionsArgs, LocalModels, ManageModelArgs, ModelsArgs, OpenLinkArgs,
+    OpenWindowArgs, PollArgs, ProbeArgs, ProbeReport, Pulls, PullsArgs, Receipt, SaveDraftArgs,
+    SessionId, ShowingArgs, SubmitArgs, TakeDroppedArgs, Timestamp, TranscriptPage, TurnVersions,
+    WakeArgs, WakeReport, Welcome, WindowWish, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
@@ -31,6 +32,41 @@ extern "C" {
 
     #[wasm_bindgen(catch, js_namespace = window, js_name = matchMedia)]
     fn match_media(query: &str) -> Result<JsValue, JsValue>;
+}
+
+// The same with bytes for a body, and options.
+#[wasm_bindgen]
+extern "C" {
+    #[wasm_bindgen(catch, js_namespace = ["window", "__TAURI__", "core"], js_name = invoke)]
+    fn invoke_with(
+        command: &str,
+        body: &JsValue,
+        options: &JsValue,
+    ) -> Result<js_sys::Promise, JsValue>;
+}
+
+// Files and their bytes, as far as they are touched here.
+#[wasm_bindgen]
+extern "C" {
+    #[derive(Clone)]
+    pub(crate) type File;
+    #[wasm_bindgen(method, getter)]
+    fn name(this: &File) -> String;
+    #[wasm_bindgen(method, getter, js_name = type)]
+    fn kind(this: &File) -> String;
+    #[wasm_bindgen(method, getter)]
+    fn size(this: &File) -> f64;
+    #[wasm_bindgen(method, catch, js_name = arrayBuffer)]
+    fn array_buffer(this: &File) -> Result<js_sys::Promise, JsValue>;
+
+    type Blob;
+    #[wasm_bindgen(constructor)]
+    fn new(parts: &js_sys::Array) -> Blob;
+
+    #[wasm_bindgen(catch, js_namespace = URL, js_name = createObjectURL)]
+    fn create_object_url(blob: &Blob) -> Result<String, JsValue>;
+    #[wasm_bindgen(js_namespace = URL, js_name = revokeObjectURL)]
+    fn revoke_object_url(url: &str);
 }
 
 // What web-sys would have behind two further features, which the whole page would be compiled anew for.
@@ -100,10 +136,10 @@ pub(crate) async fn ledger(args: &LedgerArgs) -> Result<Ledger, CallError> {
 pub(crate) async fn submit(args: &SubmitArgs) -> Result<Receipt, CallError> {
     call("submit", args).await
 }
-pub(crate) async fn draft(args: &DraftArgs) -> Result<String, CallError> {
+pub(crate) async fn draft(args: &DraftArgs) -> Result<Draft, CallError> {
     call("draft", args).await
 }
-pub(crate) async fn save_draft(args: &DraftArgs) -> Result<(), CallError> {
+pub(crate) async fn save_draft(args: &SaveDraftArgs) -> Result<(), CallError> {
     call("save_draft", args).await
 }
 pub(crate) async fn models(args: &ModelsArgs) -> Result<ProbeReport, CallError> {
@@ -130,6 +166,17 @@ pub(crate) async fn examine(args: &ExamineArgs) -> Result<Examination, CallError
 }
 pub(crate) async fn wake(args: &WakeArgs) -> Result<WakeReport, CallError> {
     call("wake", args).await
+}
+pub(crate) async fn local_models() -> Result<Option<LocalModels>, CallError> {
+    call("local_models", &()).await
+}
+/// The files that were just dropped here; none where the browser hands them over itself.
+pub(crate) async fn dropped() -> Result<Vec<DroppedFile>, CallError> {
+    call("dropped", &()).await
+}
+/// The system's dialog; `None` when it was closed.
+pub(crate) async fn pick_model() -> Result<Option<String>, CallError> {
+    call("pick_model", &()).await
 }
 pub(crate) async fn discover() -> Result<Vec<ProbeReport>, CallError> {
     call("discover", &()).await
@@ -164,24 +211,214 @@ pub(crate) async fn choose_desktop(choices: &DesktopChoices) -> Result<(), CallE
     call("choose_desktop", choices).await
 }
 
+/// Has the engine take a file as an image. The bytes go from the browser to the engine as they are, and never into this
+/// module's memory, which would keep their room for good.
+pub(crate) async fn take_image(file: &ImageFile) -> Result<Image, CallError> {
+    let lost = |words: &str| CallError::Lost(words.to_owned());
+    let file = match file {
+        ImageFile::Given(file) => file,
+        ImageFile::Dropped(DroppedFile { number, .. }) => {
+            return call("take_dropped", &TakeDroppedArgs { number: *number }).await;
+        }
+    };
+    let read = file
+        .array_buffer()
+        .map_err(|_| lost("the file cannot be read"))?;
+    let bytes = wasm_bindgen_futures::JsFuture::from(read)
+        .await
+        .map_err(|_| lost("the file cannot be read"))?;
+    let bytes = js_sys::Uint8Array::new(&bytes);
+    let headers = js_sys::Object::new();
+    let name = js_sys::encode_uri_component(&file.name());
+    let options = js_sys::Object::new();
+    js_sys::Reflect::set(&headers, &"image-name".into(), &name.into())
+        .and_then(|_| js_sys::Reflect::set(&options, &"headers".into(), &headers))
+        .map_err(|_| lost("the page could not make a request"))?;
+    answer(invoke_with("take_image", &bytes, &options)).await
+}
+
+/// Where the browser finds the bytes of an image.
+pub(crate) async fn image(args: &ImageArgs) -> Result<ImageUrl, CallError> {
+    let bytes = settled(invoke_raw("image", &arguments(args)?.into())).await?;
+    let blob = Blob::new(&js_sys::Array::of1(&bytes));
+    create_object_url(&blob)
+        .map(ImageUrl)
+        .map_err(|_| CallError::Lost("the page could not keep the image".to_owned()))
+}
+
 async fn call<A: Serialize, R: DeserializeOwned>(command: &str, args: &A) -> Result<R, CallError> {
+    answer(invoke_raw(command, &arguments(args)?.into())).await
+}
+
+fn arguments<A: Serialize>(args: &A) -> Result<js_sys::Object, CallError> {
     let body = serde_json::to_string(args).map_err(|error| CallError::Lost(error.to_string()))?;
     let arguments = js_sys::Object::new();
     js_sys::Reflect::set(&arguments, &"body".into(), &body.into())
         .map_err(|_| CallError::Lost("the page could not make a request".to_owned()))?;
-    let answer = match invoke_raw(command, &arguments) {
+    Ok(arguments)
+}
+
+async fn answer<R: DeserializeOwned>(
+    called: Result<js_sys::Promise, JsValue>,
+) -> Result<R, CallError> {
+    // A command without an answer resolves to null, which is what `()` is in JSON.
+    let text = settled(called).await?.as_string();
+    let text = text.unwrap_or_else(|| "null".to_owned());
+    serde_json::from_str(&text)
+        .map_err(|error| CallError::Lost(format!("an unreadable answer ({error})")))
+}
+
+async fn settled(called: Result<js_sys::Promise, JsValue>) -> Result<JsValue, CallError> {
+    let answer = match called {
         Ok(promise) => wasm_bindgen_futures::JsFuture::from(promise).await,
         Err(refusal) => Err(refusal),
     };
-    match answer {
-        Ok(answer) => {
-            // A command without an answer resolves to null, which is what `()` is in JSON.
-            let text = answer.as_string().unwrap_or_else(|| "null".to_owned());
-            serde_json::from_str(&text)
-                .map_err(|error| CallError::Lost(format!("an unreadable answer ({error})")))
+    answer.map_err(|refusal| refused(&refusal))
+}
+
+/// A file that may be an image.
+#[derive(Clone)]
+pub(crate) enum ImageFile {
+    /// In the browser's hands.
+    Given(File),
+    /// On the disk, where the window saw it lie.
+    Dropped(DroppedFile),
+}
+
+impl ImageFile {
+    /// Its name; what was pasted has a made-up one.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Given(file) => file.name(),
+            Self::Dropped(file) => file.name.clone(),
         }
-        Err(refusal) => Err(refused(&refusal)),
     }
+    /// As the system knows it, by its name; empty if it does not.
+    pub(crate) fn kind(&self) -> String {
+        match self {
+            Self::Given(file) => file.kind(),
+            Self::Dropped(_) => String::new(),
+        }
+    }
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Given(file) => file.size() as u64,
+            Self::Dropped(file) => file.bytes,
+        }
+    }
+    /// Whether it has a model's name.
+    pub(crate) fn is_model(&self) -> bool {
+        self.name().to_ascii_lowercase().ends_with(".gguf")
+    }
+}
+
+/// An address of bytes that the browser holds, until dropped.
+#[derive(Debug)]
+pub(crate) struct ImageUrl(String);
+
+impl ImageUrl {
+    pub(crate) fn address(&self) -> String {
+        self.0.clone()
+    }
+}
+
+impl Drop for ImageUrl {
+    fn drop(&mut self) {
+        revoke_object_url(&self.0);
+    }
+}
+
+thread_local! {
+    static KEPT_IMAGES: RefCell<Vec<Image>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes what stands in the composer besides text, for the page's last word when it breaks.
+pub(crate) fn note_images(images: &[Image]) {
+    KEPT_IMAGES.with(|kept| {
+        if let Ok(mut kept) = kept.try_borrow_mut() {
+            images.clone_into(&mut kept);
+        }
+    });
+}
+
+fn property(of: &JsValue, name: &str) -> Option<JsValue> {
+    let value = js_sys::Reflect::get(of, &name.into()).ok()?;
+    (!value.is_undefined() && !value.is_null()).then_some(value)
+}
+
+fn files_in(list: &JsValue) -> Vec<ImageFile> {
+    let files = js_sys::Array::from(list).into_iter();
+    let files = files.map(|file| ImageFile::Given(file.unchecked_into()));
+    files.collect()
+}
+
+/// The files that were just chosen in a field for files, which is empty again.
+pub(crate) fn chosen_images(event: &web_sys::Event) -> Vec<ImageFile> {
+    let Some(field) = event.target() else {
+        return Vec::new();
+    };
+    let files = property(&field, "files").map_or_else(Vec::new, |files| files_in(&files));
+    // So that the same file can be chosen again; a field that cannot be emptied is only less handy.
+    let _ = js_sys::Reflect::set(&field, &"value".into(), &"".into());
+    files
+}
+
+/// The pictures on the clipboard, unless there is text beside them.
+pub(crate) fn pasted_images(event: &web_sys::Event) -> Vec<ImageFile> {
+    let Some(clipboard) = property(event, "clipboardData") else {
+        return Vec::new();
+    };
+    let types = property(&clipboard, "types").map(|types| js_sys::Array::from(&types));
+    let has_text = types.is_some_and(|types| {
+        let mut types = types.into_iter();
+        types.any(|kind| kind.as_string().as_deref() == Some("text/plain"))
+    });
+    let files = property(&clipboard, "files").map_or_else(Vec::new, |files| files_in(&files));
+    let images: Vec<ImageFile> = files
+        .into_iter()
+        .filter(|file| file.kind().starts_with("image/"))
+        .collect();
+    if has_text { Vec::new() } else { images }
+}
+
+/// Whether files may be dragged: WebKitGTK calls them addresses, as it does links.
+pub(crate) fn drags_files(event: &web_sys::Event) -> bool {
+    let types = property(event, "dataTransfer").and_then(|data| property(&data, "types"));
+    types.is_some_and(|types| {
+        let mut types = js_sys::Array::from(&types).into_iter();
+        types.any(|kind| {
+            let kind = kind.as_string();
+            matches!(kind.as_deref(), Some("Files" | "text/uri-list"))
+        })
+    })
+}
+
+/// The link that was dropped, if it was one: of a file no page is told the address.
+pub(crate) fn dropped_link(event: &web_sys::Event) -> Option<String> {
+    let data: web_sys::DataTransfer = property(event, "dataTransfer")?.dyn_into().ok()?;
+    let list = data.get_data("text/uri-list").ok()?;
+    // Lines that begin so are remarks (RFC 2483).
+    let link = list
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with('#'))?;
+    (!link.starts_with("file:")).then(|| link.to_owned())
+}
+
+/// Types a text where the caret is, as a keyboard would.
+pub(crate) fn type_at_caret(text: &str) {
+    let document = window().and_then(|window| window.document());
+    let document = document.and_then(|document| document.dyn_into::<web_sys::HtmlDocument>().ok());
+    if let Some(document) = document {
+        // Where nothing takes text, there is nothing to be done.
+        let _ = document.exec_command_with_show_ui_and_value("insertText", false, text);
+    }
+}
+
+/// The files that were dropped.
+pub(crate) fn dropped_files(event: &web_sys::Event) -> Vec<ImageFile> {
+    let files = property(event, "dataTransfer").and_then(|data| property(&data, "files"));
+    files.map_or_else(Vec::new, |files| files_in(&files))
 }
 
 fn refused(refusal: &JsValue) -> CallError {
@@ -760,13 +997,21 @@ fn keep_typed_text() -> Option<js_sys::Promise> {
     let document = window()?.document()?;
     let field = document.query_selector("[data-testid=composer]").ok()??;
     let whose = field.get_attribute("data-session").unwrap_or_default();
-    let args = DraftArgs {
+    let args = SaveDraftArgs {
         // The session not begun yet has no id.
         session: whose.parse::<SessionId>().ok(),
-        text: field
-            .dyn_into::<web_sys::HtmlTextAreaElement>()
-            .ok()?
-            .value(),
+        draft: Draft {
+            text: field
+                .dyn_into::<web_sys::HtmlTextAreaElement>()
+                .ok()?
+                .value(),
+            // They were saved when they came.
+            images: KEPT_IMAGES.with(|kept| {
+                kept.try_borrow()
+                    .map(|kept| kept.clone())
+                    .unwrap_or_default()
+            }),
+        },
     };
     let body = serde_json::to_string(&args).ok()?;
     let arguments = js_sys::Object::new();

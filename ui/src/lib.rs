@@ -13,6 +13,7 @@ mod app;
 
 mod desk;
 mod drafts;
+mod images;
 mod library;
 mod pane;
 mod prose;

@@ -124,8 +124,7 @@ impl Library {
     pub(crate) fn options_of_model(self, model: &ModelRef) -> ModelOptions {
         self.model_options.with(|all| {
             let mut all = all.iter();
-            let own = all
-                .find(|own| own.model.provider == model.provider && own.model.model == model.model);
+            let own = all.find(|own| own.model.is_same(model));
             own.map(|own| own.options.clone()).unwrap_or_default()
         })
     }
@@ -177,6 +176,12 @@ impl Library {
             let mut listed = shelves.iter().flat_map(|shelf| &shelf.sessions);
             listed.nth(nth.checked_sub(1)?).copied()
         })
+    }
+
+    /// One server of the settings, as it is now; whoever asks is told of every change.
+    pub(crate) fn provider_now(self, id: ProviderId) -> Option<Provider> {
+        self.providers.track();
+        self.provider(id)
     }
 
     /// Whether a model is of a server that is configured now.

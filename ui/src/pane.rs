@@ -10,9 +10,9 @@ use std::{collections::HashMap, rc::Rc};
 
 use leptos::prelude::*;
 use protocol::{
-    ApprovalView, AttemptView, Effect, ItemBody, ItemId, ItemView, MessagePurpose, ModelOptions,
-    ModelRef, Origin, Part, Phase, Seq, SessionId, Slept, Status, Timestamp, ToolState, TurnId,
-    TurnOutcome, TurnView,
+    ApprovalView, AttemptView, Effect, Image, ItemBody, ItemId, ItemView, MessagePurpose,
+    ModelOptions, ModelRef, Origin, Part, Phase, Seq, SessionId, Slept, Status, Timestamp,
+    ToolState, TurnId, TurnOutcome, TurnView,
 };
 use transcript::{
     Change, Heard, Link, LinkState, Transcript, Trouble,
@@ -196,11 +196,18 @@ impl ItemCell {
     }
 }
 
+/// What the user said and showed. Never changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) text: StoredValue<String>,
+    pub(crate) images: StoredValue<Vec<Image>>,
+}
+
 /// What an item shows.
 #[derive(Clone, Copy)]
 pub(crate) enum CellBody {
-    /// What the user said. Never changes.
-    User(StoredValue<String>),
+    /// What the user said.
+    User(Said),
     /// The user pressed Continue: nobody's words.
     Continued,
     /// What the model says.
@@ -686,7 +693,8 @@ impl CellBody {
     /// Whether both are the very same signals.
     fn is(self, other: Self) -> bool {
         match (self, other) {
-            (Self::User(a), Self::User(b)) | (Self::Unsupported(a), Self::Unsupported(b)) => a == b,
+            (Self::User(a), Self::User(b)) => a == b,
+            (Self::Unsupported(a), Self::Unsupported(b)) => a == b,
             (Self::Continued, Self::Continued) => true,
             (Self::Compacted(a), Self::Compacted(b)) => a == b,
             (Self::Answer(a), Self::Answer(b)) => a == b,
@@ -708,8 +716,16 @@ impl CellBody {
 
 fn new_item(view: &ItemView, swap: u64) -> ItemCell {
     let body = match &view.body {
-        ItemBody::UserMessage { text, purpose, .. } => match purpose {
-            MessagePurpose::Said => CellBody::User(StoredValue::new(text.clone())),
+        ItemBody::UserMessage {
+            text,
+            purpose,
+            images,
+            ..
+        } => match purpose {
+            MessagePurpose::Said => CellBody::User(Said {
+                text: StoredValue::new(text.clone()),
+                images: StoredValue::new(images.clone()),
+            }),
             MessagePurpose::Continue { .. } => CellBody::Continued,
         },
         ItemBody::Text {
@@ -764,9 +780,13 @@ fn show_item(cell: ItemCell, view: &ItemView, since: Since) -> bool {
             ItemBody::UserMessage {
                 text,
                 purpose: MessagePurpose::Said,
+                images,
                 ..
             },
-        ) => shown.with_value(|shown| shown == text),
+        ) => {
+            shown.text.with_value(|shown| shown == text)
+                && shown.images.with_value(|shown| shown == images)
+        }
         (
             CellBody::Continued,
             ItemBody::UserMessage {

@@ -11,7 +11,7 @@ mod keychain;
 mod ledger;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -30,7 +30,7 @@ use crate::{
 
 pub use keychain::{Keychain, KeychainError, NoKeychain};
 use keychain::{Silent, Worker};
-use ledger::{Entry, Ledger, LedgerError};
+use ledger::{Entry, Kept, Ledger, LedgerError};
 
 /// For somebody who first has to find the keychain's own window, and its password.
 pub const KEYCHAIN_WAIT: Duration = Duration::from_secs(60);
@@ -55,11 +55,9 @@ struct Inner {
 
 #[derive(Default)]
 struct Drawers {
-    entries: BTreeMap<ProviderId, Entry>,
-    /// What was read or entered in this process.
-    known: HashMap<ProviderId, Secrets>,
+    kept: Kept,
     /// Given for this process alone, beside what is kept; with the origin they are for.
-    lent: HashMap<ProviderId, (String, Secrets)>,
+    lent: HashMap<ProviderId, (String, ApiKey)>,
     /// Why the ledger could not be read.
     damage: Option<String>,
     /// Counts changes: what was read before one is not kept after it.
@@ -100,10 +98,7 @@ impl Cabinet {
         let ledger = Ledger::in_folder(dir);
         let mut drawers = Drawers::default();
         match ledger.read() {
-            Ok((entries, secrets)) => {
-                drawers.entries = entries;
-                drawers.known = secrets;
-            }
+            Ok(kept) => drawers.kept = kept,
             Err(error) => {
                 tracing::error!(%error, "the list of keys could not be read");
                 drawers.damage = Some(error.to_string());
@@ -143,7 +138,7 @@ impl Cabinet {
     }
 
     /// Where secrets can be kept, and which ones a server has.
-    pub(crate) async fn report(&self, provider: ProviderId) -> KeysReport {
+    pub(crate) async fn report(&self, id: ProviderId, provider: Option<&Provider>) -> KeysReport {
         let keychain = match self.ask(|keychain| keychain.look()).await {
             Ok(Ok(name)) => KeychainReport::There { name },
             Ok(Err(error)) => KeychainReport::Missing {
@@ -153,10 +148,14 @@ impl Cabinet {
                 why: silent.to_string(),
             },
         };
+        let origin = provider.and_then(|provider| gateway::origin(&provider.base_url));
+        let drawers = self.drawers();
+        let told = |entry: &Entry| entry.told(origin.as_ref());
         KeysReport {
             keychain,
             file: self.0.ledger.path().display().to_string(),
-            kept: self.drawers().entries.get(&provider).map(Entry::told),
+            kept: drawers.kept.entries.get(&id).map(told),
+            left: drawers.kept.left.contains(&id),
         }
     }
 
@@ -180,7 +179,8 @@ impl Cabinet {
         done.map_err(|error| report(&error))
     }
 
-    /// Uses this key for a server as long as this process lives; what is kept for it stays as it is.
+    /// Uses this key for a server as long as this process lives; what is kept for it stays as it is, and its secret
+    /// headers go with the key.
     pub(crate) fn lend(&self, provider: &Provider, typed: &TypedKey) -> Result<(), ErrorReport> {
         let lent = match unusable(provider, &SecretName::Key, typed) {
             Some(fault) => Err(NotKept::Unusable(fault)),
@@ -188,14 +188,15 @@ impl Cabinet {
                 .ok_or_else(|| NotKept::NoOrigin(provider.base_url.clone())),
         };
         let origin = lent.map_err(|error| report(&error))?;
-        let secrets = Secrets::of(ApiKey::new(typed.expose()));
-        self.drawers().lent.insert(provider.id, (origin, secrets));
+        let key = ApiKey::new(typed.expose());
+        self.drawers().lent.insert(provider.id, (origin, key));
         Ok(())
     }
 
-    /// Whether anything is kept for anybody.
+    /// Whether anything is kept for anybody, or left where it should not be.
     pub(crate) fn is_used(&self) -> bool {
-        !self.drawers().entries.is_empty()
+        let drawers = self.drawers();
+        !drawers.kept.entries.is_empty() || !drawers.kept.left.is_empty()
     }
 
     /// Forgets the secrets of servers that are in the settings no more; what a keychain does not give up now is tried
@@ -204,6 +205,7 @@ impl Cabinet {
         let _alone = self.0.changing.lock().await;
         let gone: Vec<(ProviderId, Entry)> = self
             .drawers()
+            .kept
             .entries
             .iter()
             .filter(|(id, _)| !servers.contains(id))
@@ -214,6 +216,23 @@ impl Cabinet {
                 tracing::warn!(%id, %error, "the key of a removed server could not be forgotten");
             }
         }
+        let left: Vec<ProviderId> = self.drawers().kept.left.iter().copied().collect();
+        for id in left {
+            if let Err(error) = self.clear_left(id).await {
+                tracing::warn!(%id, %error, "a copy of a key is still in the keychain");
+            }
+        }
+    }
+
+    /// Takes out of the keychain what was left there.
+    async fn clear_left(&self, id: ProviderId) -> Result<(), NotKept> {
+        let account = account(id);
+        self.ask(move |keychain| keychain.remove(&account))
+            .await??;
+        self.note(|kept| {
+            kept.left.remove(&id);
+        })
+        .await
     }
 
     async fn keep(
@@ -228,12 +247,15 @@ impl Cabinet {
         }
         let origin = gateway::origin(&provider.base_url)
             .ok_or_else(|| NotKept::NoOrigin(provider.base_url.clone()))?;
-        let before = self.drawers().entries.get(&provider.id).cloned();
+        let before = self.drawers().kept.entries.get(&provider.id).cloned();
         // What was entered for another address stays there, which is to say: it goes.
         let mut secrets = match &before {
             Some(entry) if entry.origin == origin && entry.has_other_than(name) => {
-                let read = self.read(provider.id, entry).await;
-                read.map_err(NotKept::Before)?
+                match self.read(provider.id, entry).await {
+                    // What is there no more is nothing that another secret could take the place of.
+                    Err(KeyTrouble::Gone(_)) => Secrets::default(),
+                    read => read.map_err(NotKept::Before)?,
+                }
             }
             Some(_) | None => Secrets::default(),
         };
@@ -249,12 +271,15 @@ impl Cabinet {
     }
 
     async fn forget(&self, id: ProviderId, name: &SecretName) -> Result<(), NotKept> {
-        let before = self.drawers().entries.get(&id).cloned();
+        let before = self.drawers().kept.entries.get(&id).cloned();
         let before = before.ok_or(NotKept::Nothing)?;
         if !before.has_other_than(name) {
             return self.drop_entry(id, &before).await;
         }
-        let mut secrets = self.read(id, &before).await.map_err(NotKept::Before)?;
+        let mut secrets = match self.read(id, &before).await {
+            Err(KeyTrouble::Gone(_)) => return self.drop_entry(id, &before).await,
+            read => read.map_err(NotKept::Before)?,
+        };
         match name {
             SecretName::Key => secrets.key = None,
             SecretName::Header { name } => {
@@ -268,14 +293,12 @@ impl Cabinet {
     async fn carry(&self, provider: &Provider) -> Result<(), NotKept> {
         let origin = gateway::origin(&provider.base_url)
             .ok_or_else(|| NotKept::NoOrigin(provider.base_url.clone()))?;
-        let (entry, secrets) = {
-            let drawers = self.drawers();
-            let entry = drawers.entries.get(&provider.id).cloned();
-            let entry = entry.ok_or(NotKept::Nothing)?;
-            (entry, drawers.known.get(&provider.id).cloned())
-        };
-        self.note(provider.id, Some((Entry { origin, ..entry }, secrets)))
-            .await
+        let entry = self.drawers().kept.entries.get(&provider.id).cloned();
+        let entry = entry.ok_or(NotKept::Nothing)?;
+        self.note(|kept| {
+            kept.entries.insert(provider.id, Entry { origin, ..entry });
+        })
+        .await
     }
 
     /// Puts secrets where their entry says, and away from where they were before.
@@ -288,17 +311,42 @@ impl Cabinet {
     ) -> Result<(), NotKept> {
         if entry.place == KeyPlace::Keychain {
             let (account, text) = (account(id), ledger::in_words(&secrets)?);
-            self.ask(move |keychain| keychain.write(&account, &text))
-                .await??;
+            let written = self
+                .ask(move |keychain| keychain.write(&account, &text))
+                .await;
+            if let Err(silent) = written {
+                let was_there = before.is_some_and(|before| before.place == KeyPlace::Keychain);
+                if !was_there {
+                    // Whoever unlocks it later has it kept after all.
+                    self.note(|kept| {
+                        kept.left.insert(id);
+                    })
+                    .await?;
+                }
+                return Err(silent.into());
+            }
+            written??;
         }
-        let left = before.is_some_and(|before| {
+        let moves_out = before.is_some_and(|before| {
             before.place == KeyPlace::Keychain && entry.place != KeyPlace::Keychain
         });
-        self.note(id, Some((entry, Some(secrets)))).await?;
-        if left {
-            let account = account(id);
-            self.ask(move |keychain| keychain.remove(&account))
-                .await??;
+        self.note(|kept| {
+            match entry.place {
+                KeyPlace::Keychain => {
+                    kept.left.remove(&id);
+                }
+                KeyPlace::File | KeyPlace::Memory if moves_out => {
+                    kept.left.insert(id);
+                }
+                KeyPlace::File | KeyPlace::Memory => {}
+            }
+            kept.entries.insert(id, entry);
+            kept.known.insert(id, secrets);
+        })
+        .await?;
+        if moves_out && let Err(error) = self.clear_left(id).await {
+            // The change is made; the report says what was left, and the next start tries again.
+            tracing::warn!(%id, %error, "a copy of a key is still in the keychain");
         }
         Ok(())
     }
@@ -309,47 +357,37 @@ impl Cabinet {
             self.ask(move |keychain| keychain.remove(&account))
                 .await??;
         }
-        self.note(id, None).await
+        let is_out = entry.place == KeyPlace::Keychain;
+        self.note(|kept| {
+            kept.entries.remove(&id);
+            kept.known.remove(&id);
+            if is_out {
+                kept.left.remove(&id);
+            }
+        })
+        .await
     }
 
     /// Writes the ledger, and then takes the change for done. Only one at a time does this.
-    async fn note(
-        &self,
-        id: ProviderId,
-        now: Option<(Entry, Option<Secrets>)>,
-    ) -> Result<(), NotKept> {
-        let (mut entries, mut known, is_damaged) = {
+    async fn note(&self, change: impl FnOnce(&mut Kept)) -> Result<(), NotKept> {
+        let (mut kept, is_damaged) = {
             let drawers = self.drawers();
-            let is_damaged = drawers.damage.is_some();
-            (drawers.entries.clone(), drawers.known.clone(), is_damaged)
+            (drawers.kept.clone(), drawers.damage.is_some())
         };
-        match now {
-            Some((entry, secrets)) => {
-                entries.insert(id, entry);
-                match secrets {
-                    Some(secrets) => known.insert(id, secrets),
-                    None => known.remove(&id),
-                };
-            }
-            None => {
-                entries.remove(&id);
-                known.remove(&id);
-            }
-        }
+        change(&mut kept);
         let ledger = self.0.ledger.clone();
         let writing = tokio::task::spawn_blocking(move || {
             if is_damaged {
                 // What nobody can read is kept beside, not written over.
                 ledger.set_aside()?;
             }
-            ledger.write(&entries, &known)?;
-            Ok::<_, LedgerError>((entries, known))
+            ledger.write(&kept)?;
+            Ok::<_, LedgerError>(kept)
         });
-        let (entries, known) = writing.await.map_err(|_| NotKept::Lost)??;
+        let kept = writing.await.map_err(|_| NotKept::Lost)??;
         let mut drawers = self.drawers();
         drawers.damage = None;
-        drawers.entries = entries;
-        drawers.known = known;
+        drawers.kept = kept;
         drawers.changes = drawers.changes.wrapping_add(1);
         Ok(())
     }
@@ -357,16 +395,16 @@ impl Cabinet {
     async fn read(&self, id: ProviderId, entry: &Entry) -> Result<Secrets, KeyTrouble> {
         let (known, changes) = {
             let drawers = self.drawers();
-            (drawers.known.get(&id).cloned(), drawers.changes)
+            (drawers.kept.known.get(&id).cloned(), drawers.changes)
         };
         if let Some(secrets) = known {
             return Ok(secrets);
         }
-        let lost = |why: &str| KeyTrouble::Unreadable(why.to_owned());
+        let gone = |why: &str| KeyTrouble::Gone(why.to_owned());
         match entry.place {
             KeyPlace::Keychain => {}
             KeyPlace::File | KeyPlace::Memory => {
-                return Err(lost("its key is not there any more; enter it again"));
+                return Err(gone("its key is not there any more; enter it again"));
             }
         }
         let account = account(id);
@@ -376,16 +414,16 @@ impl Cabinet {
         })?;
         let found = found.map_err(|error| KeyTrouble::Unreadable(error.to_string()))?;
         let text = found.ok_or_else(|| {
-            lost("the system’s keychain does not have its key any more; enter it again")
+            gone("the system’s keychain does not have its key any more; enter it again")
         })?;
         let secrets = ledger::from_words(&text).ok_or_else(|| {
-            lost(
+            gone(
                 "what the system’s keychain has in place of its key cannot be read; enter it again",
             )
         })?;
         let mut drawers = self.drawers();
         if drawers.changes == changes {
-            drawers.known.insert(id, secrets.clone());
+            drawers.kept.known.insert(id, secrets.clone());
         }
         Ok(secrets)
     }
@@ -395,16 +433,29 @@ impl Keys for Cabinet {
     fn secrets<'a>(&'a self, provider: &'a Provider) -> Asked<'a> {
         Box::pin(async move {
             let origin = gateway::origin(&provider.base_url);
-            let (entry, damage) = {
+            let (lent, entry, damage) = {
                 let drawers = self.drawers();
-                if let Some((lent_for, secrets)) = drawers.lent.get(&provider.id)
-                    && origin.as_ref() == Some(lent_for)
-                {
-                    return Ok(secrets.clone());
-                }
-                let entry = drawers.entries.get(&provider.id).cloned();
-                (entry, drawers.damage.clone())
+                let lent = drawers.lent.get(&provider.id);
+                let lent = lent.filter(|(lent_for, _)| origin.as_ref() == Some(lent_for));
+                let entry = drawers.kept.entries.get(&provider.id).cloned();
+                (
+                    lent.map(|(_, key)| key.clone()),
+                    entry,
+                    drawers.damage.clone(),
+                )
             };
+            if let Some(key) = lent {
+                // What is kept beside the key goes with it, as it would with the one that is kept.
+                let beside = entry.filter(|entry| {
+                    !entry.headers.is_empty() && origin.as_ref() == Some(&entry.origin)
+                });
+                let mut secrets = match beside {
+                    Some(entry) => self.read(provider.id, &entry).await?,
+                    None => Secrets::default(),
+                };
+                secrets.key = Some(key);
+                return Ok(secrets);
+            }
             let Some(entry) = entry else {
                 return match damage {
                     // Whether it has a key cannot be known; most have none.
@@ -460,10 +511,13 @@ fn report(error: &NotKept) -> ErrorReport {
     match error {
         NotKept::Unusable(_) | NotKept::NoOrigin(_) => ErrorReport::new(invalid(), words),
         NotKept::Nothing => ErrorReport::new(ErrorCode::NotFound, words),
-        NotKept::Keychain(_) | NotKept::Silent(_) => ErrorReport::new(ErrorCode::Other, words)
-            .with_remedy(
-                "keep it in the file, or until Holdfast is closed, if it cannot be helped",
-            ),
+        NotKept::Keychain(_) => ErrorReport::new(ErrorCode::Other, words).with_remedy(
+            "keep it in the file, or until Holdfast is closed, if it cannot be helped",
+        ),
+        NotKept::Silent(_) => ErrorReport::new(ErrorCode::Other, words).with_remedy(
+            "keep it in the file, or until Holdfast is closed, if it cannot be helped; what the keychain takes too late, \
+             Holdfast takes out of it again at its next start",
+        ),
         NotKept::Ledger(_) | NotKept::Lost => ErrorReport::new(ErrorCode::StorageFailed, words),
         NotKept::Before(_) | NotKept::Encode(_) => ErrorReport::new(ErrorCode::Other, words),
     }
@@ -479,10 +533,12 @@ impl Entry {
         }
     }
 
-    fn told(&self) -> KeptSecrets {
+    /// As it is told of a server that is at `origin` now.
+    fn told(&self, origin: Option<&String>) -> KeptSecrets {
         KeptSecrets {
             place: self.place,
             origin: self.origin.clone(),
+            elsewhere: origin.is_some_and(|origin| *origin != self.origin),
             key: self.key.clone(),
             headers: self.headers.clone(),
         }

@@ -153,9 +153,16 @@ fn tell(turn: &TurnView, set_aside: &HashSet<ItemId>, harness: &Harness, out: &m
     let mut answer = Answer::default();
     for item in &turn.items {
         match &item.body {
-            ItemBody::UserMessage { text, .. } => {
+            ItemBody::UserMessage { text, images, .. } => {
                 answer.finish(out);
-                out.push(Message::User { text: text.clone() });
+                let images = match images {
+                    _ if mutated!(harness, ImagesForgotten) => Vec::new(),
+                    images => images.clone(),
+                };
+                out.push(Message::User {
+                    text: text.clone(),
+                    images,
+                });
             }
             ItemBody::Text {
                 part: Part::Answer,

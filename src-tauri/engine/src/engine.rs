@@ -15,13 +15,14 @@ use std::{
 };
 
 use protocol::{
-    AttachMode, AttachReason, Attached, Batch, Boot, Counted, Cursor, Dialect, DraftServer, Epoch,
-    ErrorCode, ErrorReport, Event, EventBody, EventPage, Examination, ExamineArgs, Examined,
-    Failure, FailureCode, HealthReport, InterruptedWhy, KeyChange, KeysReport, Ledger, LedgerArgs,
-    LibraryPage, LogId, ManageModelArgs, ModelOptions, Op, OpId, PROTOCOL, Page, PageId, Phase,
-    PollRequest, Prices, ProbeArgs, ProbeReport, Provider, ProviderId, PullOutcome, Receipt,
-    ResetReason, Salvage, Seq, SessionId, Status, StreamId, TimeLimits, TranscriptPage, TurnId,
-    TurnVersions, TypedKey, WakeArgs, WakeReport, Welcome,
+    AttachMode, AttachReason, Attached, Batch, Boot, Check, Counted, Cursor, Dialect, Draft,
+    DraftServer, Epoch, ErrorCode, ErrorReport, Event, EventBody, EventPage, Examination,
+    ExamineArgs, Examined, Failure, FailureCode, Finding, HealthReport, Image, ImageId,
+    InterruptedWhy, KeyChange, KeysReport, Ledger, LedgerArgs, LibraryPage, LocalModels, LogId,
+    ManageModelArgs, ModelOptions, Op, OpId, PROTOCOL, Page, PageId, Phase, PollRequest, Prices,
+    ProbeArgs, ProbeReport, Provider, ProviderId, PullOutcome, Receipt, ResetReason, Salvage, Seq,
+    SessionId, Status, StreamId, TimeLimits, TranscriptPage, TurnId, TurnVersions, TypedKey,
+    Verdict, WakeArgs, WakeReport, Welcome,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
@@ -32,18 +33,20 @@ use crate::{
     cabinet::{Cabinet, Keychain, NoKeychain},
     clock::{self, Clock},
     gate::gate,
-    gateway::{ApiKey, Gateway, Secrets},
+    gateway::{self, ApiKey, Gateway, Secrets, Wanted, local::Host},
     health::Health,
+    images,
     lock::FolderLock,
     log::{
-        Append, Commit, Derived, Durability, EventLog, FreeSpace, How, LOCK_WAIT, LogCounters,
-        OpDigest, OpStamp, OpenError, PageLimit, ReadError, Room, TurnEvents,
+        Append, Commit, Derived, Durability, EventLog, FoundImage, FreeSpace, How, LOCK_WAIT,
+        LogCounters, OpDigest, OpStamp, OpenError, PageLimit, ReadError, Room, TurnEvents,
     },
     mint::Mint,
+    model_files::{self, FreeMemory, ModelFiles},
     models::{self, Details},
     mutant::mutated,
     pulls::{self, Pulls},
-    refusal::{commit_report, invalid, read_report, usable_options},
+    refusal::{commit_report, invalid, read_report, sentence, usable_options},
     session::{SESSION_QUEUE, Session, SessionInput},
     shelf::Shelf,
     status::StatusBoard,
@@ -60,6 +63,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// What runs models of this computer; nothing does when absent.
+    pub host: Option<Host>,
     /// The system's keychain.
     pub keychain: Arc<dyn Keychain>,
     /// How long to wait for what, until the user chooses; valid.
@@ -70,6 +75,8 @@ pub struct Config {
     pub lock_wait: Duration,
     /// Asks how much room the disk has.
     pub free_space: FreeSpace,
+    /// Asks how much memory is free.
+    pub free_memory: FreeMemory,
     /// What a test wants the disk to do.
     #[cfg(feature = "faults")]
     pub faults: crate::log::LogFaults,
@@ -81,11 +88,13 @@ impl Config {
         Self {
             data_dir: data_dir.into(),
             clock: clock::of_this_machine(),
+            host: None,
             keychain: Arc::new(NoKeychain),
             limits: TimeLimits::default(),
             harness: Harness::default(),
             lock_wait: LOCK_WAIT,
             free_space: Arc::new(|dir| fs4::available_space(dir)),
+            free_memory: Arc::new(free_memory),
             #[cfg(feature = "faults")]
             faults: crate::log::LogFaults::default(),
         }
@@ -142,6 +151,9 @@ pub(crate) struct Shared {
     limits: TimeLimits,
     pub(crate) pulls: Pulls,
     pub(crate) details: Details,
+    pub(crate) files: Arc<ModelFiles>,
+    /// Whether this program can run models by itself.
+    runs_models: bool,
     pub(crate) harness: Harness,
     pub(crate) tracker: TaskTracker,
     pub(crate) statuses: Arc<StatusBoard>,
@@ -164,6 +176,45 @@ enum Closing {
 }
 
 impl Shared {
+    /// Puts models of this computer into the settings.
+    async fn settle(&self) -> Result<Provider, ErrorReport> {
+        let provider = self.files.provider();
+        let append = Append {
+            stream: StreamId::Library,
+            turn: None,
+            body: EventBody::ProviderAdded {
+                provider: provider.clone(),
+            },
+        };
+        let commit = Commit {
+            appends: vec![append],
+            ..Commit::default()
+        };
+        let added = self.log.commit(commit, Durability::Process).await;
+        added.map_err(|error| commit_report(&error))?;
+        Ok(provider)
+    }
+
+    /// Takes a file that lies elsewhere off the list of models of this computer.
+    pub(crate) async fn forget_file(
+        &self,
+        mut provider: Provider,
+        path: &str,
+    ) -> Result<(), ErrorReport> {
+        provider.files.retain(|file| file != path);
+        let append = Append {
+            stream: StreamId::Library,
+            turn: None,
+            body: EventBody::ProviderChanged { provider },
+        };
+        let commit = Commit {
+            appends: vec![append],
+            ..Commit::default()
+        };
+        let changed = self.log.commit(commit, Durability::Process).await;
+        changed.map(drop).map_err(|error| commit_report(&error))
+    }
+
     /// Ready when the engine is closing. Cancel safe.
     pub(crate) async fn until_closing(&self) {
         let mut closing = self.closing.subscribe();
@@ -231,15 +282,24 @@ impl Engine {
         let Config {
             data_dir,
             clock,
+            host,
             keychain,
             limits,
             harness,
             lock_wait,
             free_space,
+            free_memory,
             #[cfg(feature = "faults")]
             faults,
         } = config;
         announce_test_build();
+        let runs_models = host.is_some();
+        let files = Arc::new(ModelFiles::new(
+            &data_dir,
+            Arc::clone(&free_memory),
+            Arc::clone(&free_space),
+            harness.clone(),
+        ));
         #[cfg(not(feature = "faults"))]
         let faults = crate::log::LogFaults;
         let mint = Mint::new();
@@ -267,17 +327,20 @@ impl Engine {
         let (lock, log, cabinet) = opened
             .await
             .map_err(|e| OpenError::Thread(std::io::Error::other(e.to_string())))??;
+        let tracker = TaskTracker::new();
         let gateway = Gateway::new(Arc::clone(&clock), Arc::new(cabinet.clone()))
             .map_err(|e| OpenError::Gateway(e.to_string()))?
+            .hosting(host, free_memory, &tracker)
             .held_by(harness.clone())
             .woken_by(wakes.clone());
         tracing::info!(%boot, log = %log.id(), "engine open");
-        let tracker = TaskTracker::new();
         let shared = Arc::new(Shared {
-            shelf: Shelf::new(log.clone(), tracker.clone()),
+            shelf: Shelf::new(log.clone(), tracker.clone(), Arc::clone(&files)),
             statuses: Arc::new(StatusBoard::new(Arc::clone(&clock))),
             pulls: Pulls::new(Arc::clone(&clock)),
             details: Details::default(),
+            files,
+            runs_models,
             log,
             clock,
             gateway,
@@ -761,11 +824,8 @@ impl Engine {
     pub async fn ledger(&self, args: LedgerArgs) -> Result<Ledger, ErrorReport> {
         let LedgerArgs { bounds } = args;
         if !(2..=LedgerArgs::BUCKETS_MAX + 1).contains(&bounds.len()) || !bounds.is_sorted() {
-            let field = "bounds".into();
-            return Err(ErrorReport::new(
-                ErrorCode::Invalid { field },
-                "The times to sum up between have to ascend, and there may be 400 of them.",
-            ));
+            let words = "The times to sum up between have to ascend, and there may be 400 of them.";
+            return Err(invalid("bounds", words));
         }
         let shared = self.shared();
         let prices = shared.shelf.prices().await.map_err(|e| read_report(&e))?;
@@ -960,31 +1020,26 @@ impl Engine {
             pulls::start(Arc::clone(self.shared()), model);
         } else if let EventBody::ModelPullEnded { model, .. } = body {
             self.shared().pulls.end(&model);
+            let files = Arc::clone(&self.shared().files);
+            tokio::task::spawn_blocking(move || pulls::forget(&files, &model));
         }
     }
 
     /// What an op on the settings does, if it can be done.
     async fn settings_event(&self, op: Op) -> Result<EventBody, ErrorReport> {
-        let known = |id: ProviderId| async move {
-            self.shared()
-                .shelf
-                .provider(id)
-                .await
-                .map_err(|e| read_report(&e))
-        };
-        let no_such = || ErrorReport::new(ErrorCode::NotFound, "There is no such server any more.");
         Ok(match op {
             Op::AddProvider { provider } => {
                 let provider = checked(provider, &self.shared().harness)?;
                 EventBody::ProviderAdded { provider }
             }
             Op::ChangeProvider { provider } => {
-                let provider = checked(provider, &self.shared().harness)?;
-                known(provider.id).await?.ok_or_else(no_such)?;
+                let mut provider = checked(provider, &self.shared().harness)?;
+                // They are added and forgotten one by one, and a form does not know them.
+                provider.files = self.configured(provider.id).await?.files;
                 EventBody::ProviderChanged { provider }
             }
             Op::RemoveProvider { provider } => {
-                known(provider).await?.ok_or_else(no_such)?;
+                self.configured(provider).await?;
                 EventBody::ProviderRemoved { provider }
             }
             Op::ChangeTimeLimits { limits } => {
@@ -993,18 +1048,24 @@ impl Engine {
             }
             Op::ChooseFallbacks { models } => {
                 for model in &models {
-                    known(model.provider).await?.ok_or_else(no_such)?;
+                    self.configured(model.provider).await?;
                 }
                 EventBody::FallbacksChosen { models }
             }
             Op::ChangeModelOptions { model, options } => {
-                known(model.provider).await?.ok_or_else(no_such)?;
+                self.configured(model.provider).await?;
                 let options = usable_options(options)?;
                 EventBody::ModelOptionsChanged { model, options }
             }
             Op::PullModel { provider, model } => {
-                let provider = known(provider).await?.ok_or_else(no_such)?;
-                let model = self.shared().pulls.admits(&provider, &model)?;
+                let known = self.shared().shelf.provider(provider).await;
+                let provider = match known.map_err(|e| read_report(&e))? {
+                    None if provider == ProviderId::THIS_COMPUTER => self.shared().settle().await?,
+                    Some(provider) => provider,
+                    None => self.configured(provider).await?,
+                };
+                let shared = self.shared();
+                let model = shared.pulls.admits(&provider, &shared.files, &model)?;
                 let boot = self.boot();
                 EventBody::ModelPullStarted { boot, model }
             }
@@ -1019,15 +1080,28 @@ impl Engine {
                     outcome,
                 }
             }
+            Op::AddModelFile { path } => {
+                let here = self
+                    .shared()
+                    .shelf
+                    .provider(ProviderId::THIS_COMPUTER)
+                    .await;
+                let here = here.map_err(|e| read_report(&e))?;
+                let files = Arc::clone(&self.shared().files);
+                let is_there = here.is_some();
+                let provider = here.unwrap_or_else(|| files.provider());
+                let added = blocking(move || files.with(provider, &path)).await??;
+                if is_there {
+                    EventBody::ProviderChanged { provider: added }
+                } else {
+                    EventBody::ProviderAdded { provider: added }
+                }
+            }
             Op::ChoosePrices { prices } => {
                 // A server that was removed keeps its prices: what it cost, it cost.
                 if prices.currency.chars().count() > Prices::CURRENCY_CHARS_MAX {
-                    return Err(ErrorReport::new(
-                        ErrorCode::Invalid {
-                            field: "currency".into(),
-                        },
-                        "A currency is a sign or a few letters, such as $ or EUR.",
-                    ));
+                    let words = "A currency is a sign or a few letters, such as $ or EUR.";
+                    return Err(invalid("currency", words));
                 }
                 EventBody::PricesChosen { prices }
             }
@@ -1061,7 +1135,7 @@ impl Engine {
     ///
     /// # Errors
     /// `StorageFailed`.
-    pub async fn draft(&self, session: Option<SessionId>) -> Result<String, ErrorReport> {
+    pub async fn draft(&self, session: Option<SessionId>) -> Result<Draft, ErrorReport> {
         let reads = self.shared().log.reads();
         reads
             .read(move |log| log.draft(session))
@@ -1069,16 +1143,16 @@ impl Engine {
             .map_err(|e| read_report(&e))
     }
 
-    /// Keeps what is typed; empty text removes it.
+    /// Keeps what is typed; an empty draft removes it.
     ///
     /// # Errors
     /// `StorageFailed`.
     pub async fn save_draft(
         &self,
         session: Option<SessionId>,
-        text: String,
+        draft: Draft,
     ) -> Result<(), ErrorReport> {
-        let derived = vec![Derived::Draft { session, text }];
+        let derived = vec![Derived::Draft { session, draft }];
         let commit = Commit {
             derived,
             ..Commit::default()
@@ -1087,12 +1161,78 @@ impl Engine {
         kept.map(drop).map_err(|e| commit_report(&e))
     }
 
+    // Images.
+
+    /// Takes the bytes of a file as an image that messages may show: looked at, scaled down if it is large, and on the
+    /// disk when this returns. `name` is for the reader.
+    ///
+    /// Cancel safe: an image is stored or not; one that nobody sends goes after a while.
+    ///
+    /// # Errors
+    /// `Invalid` at `image` in words that begin with its name, if it cannot be taken. `StorageFailed`.
+    pub async fn take_image(&self, name: &str, bytes: Vec<u8>) -> Result<Image, ErrorReport> {
+        let shared = self.shared();
+        if self.shared().is_closing() {
+            return Err(ErrorReport::new(
+                ErrorCode::ShuttingDown,
+                "Holdfast is closing.",
+            ));
+        }
+        if let Some(no_room) = shared.log.room().refusal() {
+            return Err(
+                ErrorReport::new(ErrorCode::StorageFailed, sentence(&no_room.to_string()))
+                    .with_remedy("make room on that disk and try again"),
+            );
+        }
+        let taken = images::taken(name.to_owned(), bytes).await;
+        let taken = taken.map_err(|why| {
+            let name = match name.trim() {
+                "" => "The image",
+                name => name,
+            };
+            invalid("image", &format!("{name} {why}."))
+        })?;
+        let image = taken.image.clone();
+        let commit = Commit {
+            derived: vec![Derived::Image {
+                image: taken.image,
+                bytes: taken.bytes,
+            }],
+            ..Commit::default()
+        };
+        let stored = shared.log.commit(commit, Durability::Disk).await;
+        stored.map_err(|e| commit_report(&e))?;
+        Ok(image)
+    }
+
+    /// The bytes of an image, which are a PNG or a JPEG.
+    ///
+    /// # Errors
+    /// `NotFound` in words, if it is missing or damaged. `StorageFailed`.
+    pub async fn image(&self, image: ImageId) -> Result<Arc<[u8]>, ErrorReport> {
+        let reads = self.shared().log.reads();
+        let found = reads.read(move |log| log.image(image)).await;
+        match found.map_err(|e| read_report(&e))? {
+            FoundImage::Whole(bytes) => Ok(bytes),
+            FoundImage::Damaged => Err(ErrorReport::new(
+                ErrorCode::NotFound,
+                "This image was damaged on the disk.",
+            )),
+            FoundImage::Missing => Err(ErrorReport::new(
+                ErrorCode::NotFound,
+                "This image is not there any more.",
+            )),
+        }
+    }
+
     // Providers.
 
     /// What a configured provider offers now.
     pub async fn models(&self, id: ProviderId) -> ProbeReport {
         let provider = match self.shared().shelf.provider(id).await {
             Ok(Some(provider)) => provider,
+            // It has files before anybody settled it.
+            Ok(None) if id == ProviderId::THIS_COMPUTER => self.shared().files.provider(),
             Ok(None) => {
                 let failure = Failure::new(
                     FailureCode::ConnectFailed,
@@ -1105,7 +1245,13 @@ impl Engine {
                 return ProbeReport::Fails { failure };
             }
         };
-        match self.shared().gateway.models(&provider).await {
+        let listed = match provider.dialect {
+            Dialect::Local => models::of_this_computer(self.shared(), &provider).await,
+            Dialect::Ollama | Dialect::OpenAiChat | Dialect::Anthropic => {
+                self.shared().gateway.models(&provider).await
+            }
+        };
+        match listed {
             Ok(models) => ProbeReport::Works {
                 models: models::detailed(self.shared(), &provider, models).await,
                 server: provider.name,
@@ -1116,6 +1262,21 @@ impl Engine {
         }
     }
 
+    /// What is needed to begin with models of this computer; nothing where nobody can run them.
+    pub fn local_models(&self) -> Option<LocalModels> {
+        let files = &self.shared().files;
+        self.shared().runs_models.then(|| LocalModels {
+            provider: files.provider(),
+            curated: model_files::curated(),
+            free_memory: files.free_memory(),
+        })
+    }
+
+    /// The provider of models of this computer, as it is before anybody changed it.
+    pub fn this_computer(&self) -> Provider {
+        self.shared().files.provider()
+    }
+
     /// Deletes, copies or unloads a model of a server, now.
     ///
     /// # Errors
@@ -1123,10 +1284,7 @@ impl Engine {
     ///
     /// Not cancel safe: a server that was asked may do it all the same. Asking again is harmless.
     pub async fn manage_model(&self, args: ManageModelArgs) -> Result<(), ErrorReport> {
-        let provider = self.shared().shelf.provider(args.provider).await;
-        let provider = provider.map_err(|e| read_report(&e))?.ok_or_else(|| {
-            ErrorReport::new(ErrorCode::NotFound, "There is no such server any more.")
-        })?;
+        let provider = self.configured(args.provider).await?;
         models::manage(self.shared(), &provider, args.action).await
     }
 
@@ -1143,16 +1301,25 @@ impl Engine {
     ) -> Result<protocol::Pulls, ErrorReport> {
         let shared = self.shared();
         let wait = Duration::from_millis(wait_ms.min(POLL_WAIT_MS_MAX).into());
-        let mut closing = shared.closing.subscribe();
         let news = shared.pulls.news(seen);
         tokio::select! {
             () = news => {}
             () = shared.clock.sleep(wait) => {}
-            _ = closing.wait_for(|closing| *closing != Closing::No) => return Err(shutting_down()),
+            () = shared.until_closing() => return Err(shutting_down()),
         }
-        let revision = shared.pulls.revision();
-        let open = shared.shelf.pulls().await.map_err(|e| read_report(&e))?;
-        Ok(shared.pulls.with(open, self.boot(), revision))
+        loop {
+            let (revision, left) = (shared.pulls.revision(), shared.pulls.left());
+            let open = shared.shelf.pulls().await.map_err(|e| read_report(&e))?;
+            gate!(shared.harness, PullsRead);
+            let left = if mutated!(shared.harness, PullsReadOnce) {
+                shared.pulls.left()
+            } else {
+                left
+            };
+            if let Some(pulls) = shared.pulls.with(open, self.boot(), revision, left) {
+                return Ok(pulls);
+            }
+        }
     }
 
     /// Finds out what answers at an address, as a person types it.
@@ -1187,9 +1354,23 @@ impl Engine {
             }
             Examined::Draft { draft } => {
                 let DraftServer { mut provider, key } = *draft;
-                let typed = crate::gateway::base_url(&provider.base_url, provider.dialect);
-                // What is no address is found to be none.
-                provider.base_url = typed.unwrap_or(provider.base_url);
+                match gateway::base_url(&provider.base_url, provider.dialect) {
+                    Ok(base_url) => provider.base_url = base_url,
+                    Err(failure) => {
+                        let shown = gateway::without_secret(&provider.base_url);
+                        let has_secret = shown != provider.base_url;
+                        // What is no address is found to be none.
+                        provider.base_url = shown;
+                        if has_secret {
+                            let finding =
+                                Finding::new(Check::Address, Verdict::Bad, &failure.message);
+                            return Ok(Examination {
+                                server: provider,
+                                findings: vec![finding],
+                            });
+                        }
+                    }
+                }
                 let key = key.filter(|key| !key.is_empty());
                 let secrets = key.map_or_else(Secrets::default, |key| {
                     Secrets::of(ApiKey::new(key.expose()))
@@ -1197,8 +1378,23 @@ impl Engine {
                 (provider, Ok(secrets))
             }
         };
-        let model = args.model.as_deref();
-        Ok(gateway.examine(&provider, secrets, model).await)
+        if provider.dialect == Dialect::Local {
+            return Ok(self.examine_files(provider, args.model.as_deref()).await);
+        }
+        let contexts = self.shared().shelf.contexts_of(provider.id).await;
+        let wanted = Wanted {
+            model: args.model,
+            contexts: contexts.map_err(|e| read_report(&e))?,
+        };
+        Ok(gateway.examine(&provider, secrets, wanted).await)
+    }
+
+    async fn examine_files(&self, server: Provider, wanted: Option<&str>) -> Examination {
+        let listed = models::of_this_computer(self.shared(), &server).await;
+        let no_engine = (!self.shared().runs_models).then(gateway::no_engine);
+        let findings =
+            model_files::findings(&server, listed.as_deref(), wanted, no_engine.as_ref());
+        Examination { server, findings }
     }
 
     /// Sends a server the packet that wakes it, if that is wanted, and knocks.
@@ -1209,11 +1405,10 @@ impl Engine {
         let provider = self.configured(args.provider).await?;
         let gateway = &self.shared().gateway;
         if args.send {
-            let card = provider.connection.wakes.ok_or_else(|| {
-                let field = "wakes".to_owned();
-                let words = "The address of its network card is not known.";
-                ErrorReport::new(ErrorCode::Invalid { field }, words)
-            })?;
+            let card = provider
+                .connection
+                .wakes
+                .ok_or_else(|| invalid("wakes", "The address of its network card is not known."))?;
             gateway.wake(&card).map_err(|error| {
                 let words = format!("No packet could be sent to wake it: {error}.");
                 ErrorReport::new(ErrorCode::Other, words)
@@ -1225,10 +1420,15 @@ impl Engine {
 
     async fn configured(&self, id: ProviderId) -> Result<Provider, ErrorReport> {
         let known = self.shared().shelf.provider(id).await;
-        let known = known.map_err(|e| read_report(&e))?;
-        known.ok_or_else(|| {
-            ErrorReport::new(ErrorCode::NotFound, "There is no such server any more.")
-        })
+        match known.map_err(|e| read_report(&e))? {
+            Some(provider) => Ok(provider),
+            // Its folder is there before anybody settled it.
+            None if id == ProviderId::THIS_COMPUTER => Ok(self.this_computer()),
+            None => {
+                let words = "There is no such server any more.";
+                Err(ErrorReport::new(ErrorCode::NotFound, words))
+            }
+        }
     }
 
     async fn secrets_for(&self, args: &ProbeArgs) -> Result<Secrets, Failure> {
@@ -1252,9 +1452,13 @@ impl Engine {
     /// Where keys can be kept, and which secrets a server has.
     ///
     /// # Errors
-    /// None so far; a keychain that does not answer is part of the report.
+    /// `StorageFailed`; a keychain that does not answer is part of the report.
     pub async fn keys(&self, provider: ProviderId) -> Result<KeysReport, ErrorReport> {
-        Ok(self.shared().cabinet.report(provider).await)
+        let shared = self.shared();
+        // One that is being typed is not there, and has nothing.
+        let known = shared.shelf.provider(provider).await;
+        let known = known.map_err(|e| read_report(&e))?;
+        Ok(shared.cabinet.report(provider, known.as_ref()).await)
     }
 
     /// Uses a key for a server as long as this engine lives, and keeps it nowhere.
@@ -1348,6 +1552,7 @@ impl Engine {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
+        shared.gateway.close();
         shared.tracker.close();
         tokio::select! {
             () = shared.tracker.wait() => {}
@@ -1414,7 +1619,6 @@ pub(crate) fn event_page(
 
 /// The key of a server that was removed stays until the next start, so that the removal can be undone.
 async fn forget_removed(shared: Arc<Shared>) {
-    let mut closing = shared.closing.subscribe();
     let work = async {
         match shared.shelf.page().await {
             Ok(page) => {
@@ -1426,8 +1630,7 @@ async fn forget_removed(shared: Arc<Shared>) {
     };
     tokio::select! {
         () = work => {}
-        // The sender lives as long as `shared`.
-        _ = closing.wait_for(|closing| *closing != Closing::No) => {}
+        () = shared.until_closing() => {}
     }
 }
 
@@ -1439,6 +1642,32 @@ fn announce_test_build() {
     tracing::warn!("{}", crate::mutant::MARKER);
 }
 
+/// Work that blocks, off the threads that do not.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ErrorReport> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| {
+        tracing::error!(%error, "a look at a file was lost");
+        ErrorReport::new(ErrorCode::Other, "Holdfast hit a bug; nothing was changed.")
+    })
+}
+
+/// What the system can give without taking it from anybody.
+fn free_memory() -> Option<u64> {
+    let kind = sysinfo::RefreshKind::nothing()
+        .with_memory(sysinfo::MemoryRefreshKind::nothing().with_ram());
+    let system = sysinfo::System::new_with_specifics(kind);
+    // A container may be allowed less than the machine has.
+    let allowed = system.cgroup_limits().map(|limits| limits.free_memory);
+    let free = Some(system.available_memory()).filter(|bytes| *bytes > 0)?;
+    Some(
+        allowed
+            .filter(|bytes| *bytes > 0)
+            .map_or(free, |allowed| allowed.min(free)),
+    )
+}
+
 fn checked(mut provider: Provider, harness: &Harness) -> Result<Provider, ErrorReport> {
     provider.name = provider.name.trim().to_owned();
     provider.base_url = provider.base_url.trim().trim_end_matches('/').to_owned();
@@ -1446,17 +1675,22 @@ fn checked(mut provider: Provider, harness: &Harness) -> Result<Provider, ErrorR
         let words = "A server needs a name, so that you can tell it from others.";
         return Err(invalid("name", words));
     }
-    if !provider.base_url.starts_with("http://") && !provider.base_url.starts_with("https://") {
+    if provider.dialect == Dialect::Local {
+        if !std::path::Path::new(&provider.base_url).is_absolute() {
+            let words = "A folder of models is named by its whole path, from the root on.";
+            return Err(invalid("base_url", words));
+        }
+    } else if !provider.base_url.starts_with("http://")
+        && !provider.base_url.starts_with("https://")
+    {
         let words = "An address begins with http:// or https://.";
         return Err(invalid("base_url", words));
     }
     if let Some(limits) = &provider.limits {
         checked_limits(limits, harness)?;
     }
-    provider.connection.validate().map_err(|invalid| {
-        let field = invalid.field.to_owned();
-        ErrorReport::new(ErrorCode::Invalid { field }, invalid.message)
-    })?;
+    let connection = provider.connection.validate();
+    connection.map_err(|wrong| invalid(wrong.field, &wrong.message))?;
     usable_options(ModelOptions::of_server(&provider))?;
     Ok(provider)
 }
@@ -1466,10 +1700,8 @@ fn checked_limits(limits: &TimeLimits, harness: &Harness) -> Result<(), ErrorRep
     if together && mutated!(harness, AcceptEqual) {
         return Ok(());
     }
-    limits.validate().map_err(|invalid| {
-        let field = invalid.field.to_owned();
-        ErrorReport::new(ErrorCode::Invalid { field }, invalid.message)
-    })
+    let checked = limits.validate();
+    checked.map_err(|wrong| invalid(wrong.field, &wrong.message))
 }
 
 fn shutting_down() -> ErrorReport {

@@ -62,6 +62,14 @@ mod points {
         CallCommitted,
         /// A tool is about to do what it does; its start is committed and synced.
         ToolRunning,
+        /// A server is about to be asked for a download.
+        PullBegins,
+        /// The log was asked which downloads have not ended; those that run are not looked at yet.
+        PullsRead,
+        /// The folder's lock is held by somebody; whether for long is looked at now.
+        FolderHeld,
+        /// A model is about to be looked at.
+        LookBegins,
         /// The turn has ended; its terminal is not written yet.
         BeforeTerminal,
         /// The terminal is committed.

@@ -21,21 +21,26 @@ pub mod decoding;
 mod revival;
 
 mod anthropic;
+pub mod local;
 mod ollama;
 mod openai;
+mod sight;
 
 mod answer;
 mod body;
 mod calls;
 mod fault;
+mod halves;
 mod json;
 mod lines;
+mod plain;
 mod sse;
 mod stream;
 mod tags;
 mod thoughts;
 
 mod doctor;
+mod download;
 mod failure;
 mod keys;
 mod models;
@@ -52,17 +57,22 @@ use std::{
 };
 
 use protocol::{
-    Connection, Dialect, Examination, Failure, FailureCode, FinishReason, MacAddress, Model,
+    Connection, Dialect, Examination, Failure, FailureCode, FinishReason, Image, MacAddress, Model,
     ModelAction, ModelOptions, Part, ProbeReport, Provider, PullProgress, TimeLimits, Timings,
     Usage,
 };
 use reqwest::Url;
 use tokio::sync::mpsc;
+use tokio_util::task::TaskTracker;
 
-use crate::{Harness, clock::Clock, wake::Wakes};
+use crate::{FreeMemory, Harness, clock::Clock, mutant::mutated, wake::Wakes};
 
+pub(crate) use doctor::Wanted;
+pub(crate) use download::{Landed, Order, forget};
 pub use keys::{ApiKey, Asked, KeyTrouble, Keys, NoKeys, Secrets};
+pub(crate) use local::no_engine;
 pub(crate) use models::Look;
+pub use sight::Images;
 
 use dial::Dialer;
 use peer::Peer;
@@ -81,8 +91,14 @@ struct Inner {
     plain: Mutex<BTreeSet<String>>,
     /// Models, each with its server's address, that refuse to be told of tools; asked without from then on.
     toolless: Mutex<BTreeSet<(String, String)>>,
+    /// Models, each with its server's address, that were found to see images; not asked about it again.
+    seeing: Mutex<BTreeSet<(String, String)>>,
+    /// Models, each with its server's address, that refused images; told in words of those shown earlier from then on.
+    refusing: Mutex<BTreeSet<(String, String)>>,
     /// How models, each with its server's address, want to be asked, where that had to be learnt.
     ways: Mutex<BTreeMap<(String, String), anthropic::Ways>>,
+    /// The models of this computer that are in memory, if this program can have any.
+    children: Option<local::Children>,
     harness: Harness,
 }
 
@@ -108,7 +124,10 @@ impl Gateway {
             keys,
             plain: Mutex::default(),
             toolless: Mutex::default(),
+            seeing: Mutex::default(),
+            refusing: Mutex::default(),
             ways: Mutex::default(),
+            children: None,
             harness: Harness::default(),
         })))
     }
@@ -119,6 +138,28 @@ impl Gateway {
             inner.dialer.wakes = wakes;
         }
         self
+    }
+
+    /// The same, with what runs models of this computer.
+    pub(crate) fn hosting(
+        mut self,
+        host: Option<local::Host>,
+        free_memory: FreeMemory,
+        tracker: &TaskTracker,
+    ) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            let clock = Arc::clone(&inner.dialer.clock);
+            inner.children =
+                host.map(|host| local::Children::new(host, free_memory, clock, tracker.clone()));
+        }
+        self
+    }
+
+    /// Takes every model of this computer out of memory, for good.
+    pub(crate) fn close(&self) {
+        if let Some(children) = &self.0.children {
+            children.close();
+        }
     }
 
     /// The same, in the hands of a test.
@@ -144,6 +185,81 @@ impl Gateway {
         limits: &Limits,
         out: &mpsc::Sender<ModelEvent>,
     ) -> Result<StepEnd, AttemptError> {
+        let images = request.image_count();
+        if images == 0 {
+            return self.with_tools(provider, request, limits, out).await;
+        }
+        let (model, shows_now) = (&request.model, request.shows_now());
+        let is_blind = self.is_blind(provider, model).await;
+        if is_blind && shows_now {
+            return Err(sight::cannot_see(model));
+        }
+        let key = (provider.base_url.clone(), model.clone());
+        // Of what was shown earlier, perhaps to another model, it is told in words: a conversation goes on with any model.
+        let in_words = async || {
+            let request = request.in_words();
+            let mut end = self.with_tools(provider, &request, limits, out).await?;
+            end.unseen_images = images;
+            Ok(end)
+        };
+        if !shows_now && (is_blind || self.refusing().contains(&key)) {
+            return in_words().await;
+        }
+        match self.with_tools(provider, request, limits, out).await {
+            Err(error) if sight::refuses_images(&error.failure) => {
+                self.refusing().insert(key);
+                if !shows_now {
+                    return in_words().await;
+                }
+                let mut blind = sight::cannot_see(model);
+                blind.failure.detail = error.failure.detail;
+                Err(blind)
+            }
+            end => {
+                // It sees after all: its server may have been started anew.
+                if end.is_ok() {
+                    self.refusing().remove(&key);
+                }
+                end
+            }
+        }
+    }
+
+    /// Whether the provider says of a model that it sees no images. Only an Ollama is asked: others say so by refusing.
+    async fn is_blind(&self, provider: &Provider, model: &str) -> bool {
+        match provider.dialect {
+            Dialect::Ollama => {}
+            // Our own engine sees none so far.
+            Dialect::Local => return true,
+            Dialect::OpenAiChat | Dialect::Anthropic => return false,
+        }
+        if mutated!(self.0.harness, BlindAsked) {
+            return false;
+        }
+        let key = (provider.base_url.clone(), model.to_owned());
+        if self.seeing().contains(&key) {
+            return false;
+        }
+        // Unknown is not blind: whoever does not say is asked, and may refuse.
+        let look = self.look_at(provider, model).await;
+        match look.ok().and_then(|look| look.sees_images()) {
+            Some(true) => {
+                self.seeing().insert(key);
+                false
+            }
+            // Not remembered: another version of it may be downloaded.
+            Some(false) => true,
+            None => false,
+        }
+    }
+
+    async fn with_tools(
+        &self,
+        provider: &Provider,
+        request: &ModelRequest,
+        limits: &Limits,
+        out: &mpsc::Sender<ModelEvent>,
+    ) -> Result<StepEnd, AttemptError> {
         let key = (provider.base_url.clone(), request.model.clone());
         if request.tools.is_empty() {
             return self.ask(provider, request, limits, out).await;
@@ -152,14 +268,19 @@ impl Gateway {
             tools: Vec::new(),
             ..request.clone()
         };
+        let without = async || {
+            let mut end = self.ask(provider, &bare(), limits, out).await?;
+            end.untold_tools = request.tools.len() as u64;
+            Ok(end)
+        };
         if self.toolless().contains(&key) {
-            return self.ask(provider, &bare(), limits, out).await;
+            return without().await;
         }
         match self.ask(provider, request, limits, out).await {
             // A model that knows no tools still answers in words: it is asked once more, without them.
             Err(error) if failure::refuses_tools(&error.failure) => {
                 self.toolless().insert(key);
-                self.ask(provider, &bare(), limits, out).await
+                without().await
             }
             end => end,
         }
@@ -176,10 +297,19 @@ impl Gateway {
             failure,
             retry: Retry::Never,
         };
+        if provider.dialect == Dialect::Local {
+            let Some(children) = &self.0.children else {
+                return Err(never(local::no_engine()));
+            };
+            let clock = self.0.dialer.clock.as_ref();
+            let asked = (provider, request);
+            return local::run(children, clock, asked, limits, out, &self.0.harness).await;
+        }
         let path = match provider.dialect {
             Dialect::Ollama => "/api/chat",
             Dialect::OpenAiChat => "/chat/completions",
             Dialect::Anthropic => "/messages",
+            Dialect::Local => return Err(never(local::no_engine())),
         };
         let url = url(provider, path).map_err(never)?;
         let peer = self.peer(provider, &url, Some(&request.model)).await?;
@@ -193,6 +323,7 @@ impl Gateway {
             attempt::run(&self.0.dialer, outgoing, limits, out, &self.0.harness).await
         };
         match provider.dialect {
+            Dialect::Local => Err(never(local::no_engine())),
             Dialect::Ollama => send(ollama::encode(request)).await,
             Dialect::OpenAiChat if self.is_plain(provider) => {
                 send(openai::encode(request, openai::AskUsage::No)).await
@@ -230,13 +361,18 @@ impl Gateway {
         }
     }
 
-    /// What the provider offers.
+    /// What the provider offers. Models of this computer are files, and no server's: `model_files` knows them.
     ///
     /// # Errors
     /// That it cannot be reached or asked, in words.
     pub async fn models(&self, provider: &Provider) -> Result<Vec<Model>, Failure> {
         let peer = self.known(provider, None).await?;
         models::list(&self.0.dialer, provider.dialect, &provider.base_url, &peer).await
+    }
+
+    /// Adds which models of this computer are in memory.
+    pub(crate) fn mark_loaded(&self, provider: &Provider, models: &mut [Model]) {
+        local::mark_loaded(self.0.children.as_ref(), provider, models);
     }
 
     /// What is known of one model: capabilities and context length, which a list may leave out.
@@ -280,6 +416,22 @@ impl Gateway {
         pull::run(&self.0.dialer, asked, limits, told, &self.0.harness).await
     }
 
+    /// Fetches a model's file to this computer, and tells how far it is. An earlier try is gone on with where the server
+    /// says that the file is still the same.
+    ///
+    /// Cancel safe: dropping the future closes the socket; what came stays there, to be gone on with.
+    ///
+    /// # Errors
+    /// Every other end than a whole file that is what was announced, in words.
+    pub(crate) async fn download(
+        &self,
+        order: Order,
+        limits: &Limits,
+        told: impl FnMut(PullProgress),
+    ) -> Result<Landed, Failure> {
+        download::run(&self.0.dialer, order, limits, told, &self.0.harness).await
+    }
+
     /// Deletes, copies or unloads a model of an Ollama.
     ///
     /// # Errors
@@ -294,6 +446,9 @@ impl Gateway {
             | ModelAction::Copy { model, .. }
             | ModelAction::Unload { model } => model,
         };
+        if provider.dialect == Dialect::Local {
+            return local::unload(self.0.children.as_ref(), provider, model).await;
+        }
         let peer = self.known(provider, Some(model)).await?;
         models::manage(&self.0.dialer, provider, action, &peer).await
     }
@@ -320,6 +475,9 @@ impl Gateway {
         connection: &Connection,
         secrets: Secrets,
     ) -> ProbeReport {
+        if dialect == Some(Dialect::Local) {
+            return local::probe(address).await;
+        }
         let access = access::Access::of(connection, secrets);
         probe::probe(&self.0.dialer, address, dialect, &access).await
     }
@@ -329,9 +487,9 @@ impl Gateway {
         &self,
         provider: &Provider,
         secrets: Result<Secrets, KeyTrouble>,
-        model: Option<&str>,
+        wanted: Wanted,
     ) -> Examination {
-        doctor::examine(&self.0.dialer, provider, secrets, model).await
+        doctor::examine(&self.0.dialer, provider, secrets, wanted).await
     }
 
     /// What the keys' keeper says of a server.
@@ -395,6 +553,17 @@ impl Gateway {
         self.0.ways.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn seeing(&self) -> std::sync::MutexGuard<'_, BTreeSet<(String, String)>> {
+        self.0.seeing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refusing(&self) -> std::sync::MutexGuard<'_, BTreeSet<(String, String)>> {
+        self.0
+            .refusing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn toolless(&self) -> std::sync::MutexGuard<'_, BTreeSet<(String, String)>> {
         self.0
             .toolless
@@ -413,13 +582,22 @@ impl Gateway {
 /// # Errors
 /// In words, if it is no address.
 pub fn base_url(typed: &str, dialect: Dialect) -> Result<String, Failure> {
+    if dialect == Dialect::Local {
+        return local::place_of(typed).map(|(folder, _)| folder);
+    }
     let place = address::places(typed)?.into_iter().next();
     let base = place.and_then(|place| match dialect {
         Dialect::Ollama => Some(place.ollama),
         // Both begin at the same place.
         Dialect::OpenAiChat | Dialect::Anthropic => place.openai.into_iter().next(),
+        Dialect::Local => None,
     });
     base.ok_or_else(|| failure::no_address(typed))
+}
+
+/// `typed` without a name and a password in front of its host: for showing it.
+pub(crate) fn without_secret(typed: &str) -> String {
+    address::without_secret(typed)
 }
 
 /// The scheme, host and port of an address, for which a key is meant.
@@ -489,6 +667,8 @@ pub struct ModelRequest {
     /// How it is asked: all of it was chosen by somebody, the server's own options included. Instructions are among the
     /// messages already.
     pub options: ModelOptions,
+    /// The bytes of the images that the messages show, as far as they can be read.
+    pub images: Images,
 }
 
 /// One message of a request.
@@ -496,8 +676,8 @@ pub struct ModelRequest {
 pub enum Message {
     /// Instructions.
     System { text: String },
-    /// What the user said.
-    User { text: String },
+    /// What the user said and showed. The bytes are in [`ModelRequest::images`].
+    User { text: String, images: Vec<Image> },
     /// What the model said and which tools it called.
     Assistant {
         text: String,
@@ -540,8 +720,8 @@ pub struct ToolSpec {
 pub enum ModelEvent {
     /// The connection stands and the request is out.
     Sent,
-    /// The provider said that it loads the model.
-    Loading,
+    /// The provider said that it loads the model, and how much of it, in thousandths, where it tells.
+    Loading { permille: Option<u32> },
     /// The provider reads the prompt.
     ReadingPrompt { done: u64, total: u64 },
     /// Text came. Never empty.
@@ -573,6 +753,10 @@ pub struct StepEnd {
     pub usage: Usage,
     /// As the provider and our clock measured.
     pub timings: Timings,
+    /// Images of earlier messages of which the model, which sees none, was told the names alone.
+    pub unseen_images: u64,
+    /// Tools of which the model, which takes none, was not told.
+    pub untold_tools: u64,
 }
 
 /// An attempt that did not.

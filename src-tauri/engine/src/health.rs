@@ -110,6 +110,7 @@ impl Health {
                     | FailureCode::RateLimited
                     | FailureCode::QuotaExceeded
                     | FailureCode::BadRequest
+                    | FailureCode::CannotSeeImages
                     | FailureCode::ContextOverflow
                     | FailureCode::ProviderError
                     | FailureCode::AllCandidatesFailed

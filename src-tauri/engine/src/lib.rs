@@ -18,12 +18,15 @@ mod turn;
 mod cabinet;
 mod context;
 pub mod gateway;
+mod images;
 mod sample;
 mod tools;
 
 mod attach;
 mod engine;
+mod gguf;
 mod health;
+mod model_files;
 mod models;
 mod pulls;
 mod reader;
@@ -43,6 +46,7 @@ pub use log::{
 };
 #[cfg(feature = "faults")]
 pub use log::{Fault, LogFaults, RefusedWrite, WriteStep};
+pub use model_files::{FreeMemory, model_address};
 pub use reader::Reader;
 pub use refusal::sentence;
 /// Showing a past turn again, its numbers and its words, for faces that have no page.

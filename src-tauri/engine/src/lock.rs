@@ -7,14 +7,19 @@ use std::{
     fs::{File, TryLockError},
     io::{Read, Seek, Write},
     path::Path,
+    time::Duration,
 };
 
 use protocol::LogId;
 
-use crate::{Harness, log::OpenError, mutant::mutated};
+use crate::{Harness, gate::gate_blocking, log::OpenError, mutant::mutated};
 
 /// The lock's file. Empty until a log was opened in its folder; then it names the last one.
 const FILE_NAME: &str = "holdfast.lock";
+
+/// How often it is looked whether a lock was only inherited: a process becomes its program within milliseconds.
+const INHERITED_LOOKS: u32 = 20;
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Held as long as it lives.
 #[derive(Debug)]
@@ -33,8 +38,18 @@ impl Drop for FolderLock {
     }
 }
 
+/// That another process became its program is no event that one could wait for, and no business of the injected clock.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "bounded, and on a thread of its own"
+)]
+fn wait_a_moment() {
+    std::thread::sleep(LOOK_EVERY);
+}
+
 impl FolderLock {
-    /// Creates the folder if needed, and takes its lock.
+    /// Creates the folder if needed, and takes its lock. Blocks for a moment where somebody has it: a process that was
+    /// killed while it started another one has left its lock to that one, until it has become its program.
     pub(crate) fn take(dir: &Path, harness: &Harness) -> Result<Self, OpenError> {
         let folder = |source| OpenError::Folder {
             path: dir.to_owned(),
@@ -48,7 +63,23 @@ impl FolderLock {
             .write(true)
             .open(dir.join(FILE_NAME))
             .map_err(folder)?;
-        match file.try_lock() {
+        let mut locked = file.try_lock();
+        if matches!(locked, Err(TryLockError::WouldBlock)) {
+            gate_blocking!(harness, FolderHeld);
+        }
+        let looks = if mutated!(harness, LockTriedOnce) {
+            0
+        } else {
+            INHERITED_LOOKS
+        };
+        for _ in 0..looks {
+            if !matches!(locked, Err(TryLockError::WouldBlock)) {
+                break;
+            }
+            wait_a_moment();
+            locked = file.try_lock();
+        }
+        match locked {
             Err(TryLockError::WouldBlock) if mutated!(harness, NoLock) => Ok(Self {
                 file,
                 was_used: true,

@@ -11,6 +11,7 @@ mod codec;
 mod damage;
 mod database;
 pub(crate) mod faults;
+mod images;
 mod ledger;
 mod migration;
 mod reader;
@@ -30,8 +31,8 @@ use std::{
 };
 
 use protocol::{
-    Boot, Cursor, EventBody, ItemId, LogId, ModelOptions, ModelRef, OpId, Origin, Receipt,
-    Resolution, Salvage, Seq, SessionId, StreamId, Timestamp, TitleBy, TurnId,
+    Boot, Cursor, Draft, EventBody, Image, ItemId, LogId, ModelOptions, ModelRef, OpId, Origin,
+    Receipt, Resolution, Salvage, Seq, SessionId, StreamId, Timestamp, TitleBy, TurnId,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -46,6 +47,7 @@ pub(crate) use database::{FILE_NAME, LOCK_WAIT};
 pub(crate) use faults::LogFaults;
 #[cfg(feature = "faults")]
 pub use faults::{Fault, LogFaults, RefusedWrite, WriteStep};
+pub(crate) use images::Found as FoundImage;
 pub(crate) use reader::{PageLimit, Reads, Snapshot, TurnEvents};
 pub(crate) use recovery::ends_of_open_calls;
 pub(crate) use room::RoomWatch;
@@ -125,13 +127,15 @@ pub(crate) enum Derived {
     /// What is typed and not sent; empty removes it.
     Draft {
         session: Option<SessionId>,
-        text: String,
+        draft: Draft,
     },
     /// This was sent, so if it is what stands in the draft, the draft is empty now.
     DraftSent {
         session: Option<SessionId>,
-        text: String,
+        draft: Draft,
     },
+    /// An image that a message may show.
+    Image { image: Image, bytes: Arc<[u8]> },
 }
 
 /// A session's header: everything its task needs to go on, without reading the session.
@@ -563,6 +567,10 @@ fn opened_sound(dir: &Path, how: &How, harness: &Harness) -> Result<Opening, Ope
     }
     database::log_id(&connection)?;
     let recovered = recovery::run(&mut connection, how.boot, how.now, harness)?;
+    if let Err(error) = images::forget_unsent(&connection, how.now) {
+        // They only take room; the next start tries again.
+        tracing::warn!(%error, "images that were never sent could not be removed");
+    }
     database::settle(&connection).map_err(|e| database::worded(&path, e))?;
     damage::forget(dir);
     Ok(Opening {

@@ -11,11 +11,13 @@ use std::{
 
 use futures_util::{StreamExt, stream};
 use protocol::{
-    Dialect, ErrorCode, ErrorReport, Failure, Model, ModelAction, Provider, canonical_model_name,
-    model_name,
+    Dialect, ErrorCode, ErrorReport, Failure, FailureCode, Model, ModelAction, Provider,
+    ProviderId, is_same_model_name, model_name,
 };
 
-use crate::{clock::Clock, engine::Shared, gateway::Look, mutant::mutated, refusal::invalid};
+use crate::{
+    clock::Clock, engine::Shared, gate::gate, gateway::Look, mutant::mutated, refusal::invalid,
+};
 
 /// How long a look holds: a model may be replaced under its name.
 const HOLDS_FOR: Duration = Duration::from_secs(10 * 60);
@@ -56,15 +58,27 @@ impl Details {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add_to(&self, provider: &Provider, models: &mut [Model], clock: &dyn Clock) {
+    /// Adds what is known to the models, and says of which there is nothing to add.
+    fn add_to(&self, provider: &Provider, models: &mut [Model], clock: &dyn Clock) -> Vec<Model> {
         let now = clock.monotonic();
         let known = self.known();
+        let mut unknown = Vec::new();
         for model in models {
             let look = known.looks.get(&key(provider, model));
-            if let Some((_, look)) = look.filter(|(at, _)| now.saturating_sub(*at) < HOLDS_FOR) {
-                look.add_to(model);
+            match look.filter(|(at, _)| now.saturating_sub(*at) < HOLDS_FOR) {
+                Some((_, look)) => look.add_to(model),
+                // Some lists have it all.
+                None if model.capabilities.is_empty() => unknown.push(model.clone()),
+                None => {}
             }
         }
+        unknown
+    }
+
+    /// A place among those who look at a server, unless somebody does already; given up when it is dropped.
+    fn busy_at(&self, base_url: &str) -> Option<Busy<'_>> {
+        let is_first = self.known().busy.insert(base_url.to_owned());
+        is_first.then(|| Busy(self, base_url.to_owned()))
     }
 
     fn keep(&self, key: Key, look: Look, clock: &dyn Clock) {
@@ -82,10 +96,18 @@ impl Details {
 
     /// A model was changed or is gone.
     fn forget(&self, provider: &Provider, model: &str) {
-        let name = canonical_model_name(model);
         self.known().looks.retain(|(base, known, _), _| {
-            *base != provider.base_url || canonical_model_name(known) != name
+            *base != provider.base_url || !is_same_model_name(provider.dialect, known, model)
         });
+    }
+}
+
+/// Somebody looks at the models of a server.
+struct Busy<'a>(&'a Details, String);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.known().busy.remove(&self.1);
     }
 }
 
@@ -98,32 +120,23 @@ pub(crate) async fn detailed(
     match provider.dialect {
         Dialect::Ollama => {}
         // Their lists say all they have to say.
-        Dialect::OpenAiChat | Dialect::Anthropic => return models,
+        Dialect::OpenAiChat | Dialect::Anthropic | Dialect::Local => return models,
     }
     let clock = shared.clock.as_ref();
-    shared.details.add_to(provider, &mut models, clock);
-    let unknown: Vec<Model> = models
-        .iter()
-        .filter(|model| model.capabilities.is_empty())
-        .cloned()
-        .collect();
-    if unknown.is_empty()
-        || !shared
-            .details
-            .known()
-            .busy
-            .insert(provider.base_url.clone())
-    {
+    let unknown = shared.details.add_to(provider, &mut models, clock);
+    if unknown.is_empty() {
         return models;
     }
     let looking = shared.tracker.spawn({
         let (shared, provider) = (Arc::clone(shared), provider.clone());
         async move {
+            let Some(_busy) = shared.details.busy_at(&provider.base_url) else {
+                return;
+            };
             tokio::select! {
                 () = look_at(&shared, &provider, unknown) => {}
                 () = shared.until_closing() => {}
             }
-            shared.details.known().busy.remove(&provider.base_url);
         }
     });
     if mutated!(shared.harness, WaitForLooks) {
@@ -142,6 +155,7 @@ pub(crate) async fn detailed(
 async fn look_at(shared: &Shared, provider: &Provider, models: Vec<Model>) {
     stream::iter(models)
         .for_each_concurrent(AT_ONCE, |model| async move {
+            gate!(shared.harness, LookBegins);
             match shared.gateway.look_at(provider, &model.name).await {
                 Ok(look) => {
                     let clock = shared.clock.as_ref();
@@ -156,6 +170,24 @@ async fn look_at(shared: &Shared, provider: &Provider, models: Vec<Model>) {
         .await;
 }
 
+/// The model files of this computer.
+pub(crate) async fn of_this_computer(
+    shared: &Shared,
+    provider: &Provider,
+) -> Result<Vec<Model>, Failure> {
+    let (files, of) = (Arc::clone(&shared.files), provider.clone());
+    let listed = tokio::task::spawn_blocking(move || files.list(&of)).await;
+    let mut models = listed.map_err(|error| {
+        tracing::error!(%error, "a look at the model files was lost");
+        Failure::new(
+            FailureCode::Panicked,
+            "Holdfast hit a bug while looking at the model files.",
+        )
+    })??;
+    shared.gateway.mark_loaded(provider, &mut models);
+    Ok(models)
+}
+
 /// Deletes, copies or unloads a model.
 pub(crate) async fn manage(
     shared: &Shared,
@@ -164,6 +196,7 @@ pub(crate) async fn manage(
 ) -> Result<(), ErrorReport> {
     match provider.dialect {
         Dialect::Ollama => {}
+        Dialect::Local => return manage_file(shared, provider, action).await,
         Dialect::OpenAiChat | Dialect::Anthropic => {
             let words = format!(
                 "{} is not an Ollama; its models are cared for by other means.",
@@ -175,13 +208,12 @@ pub(crate) async fn manage(
     let action = match action {
         ModelAction::Copy { model, to } => {
             let to = model_name(&to).map_err(|words| invalid("to", words))?;
-            if canonical_model_name(&to) == canonical_model_name(&model) {
+            let is_same = |one: &str, other: &str| is_same_model_name(provider.dialect, one, other);
+            if is_same(&to, &model) {
                 return Err(invalid("to", "This is the name that it has already."));
             }
             let there = shared.gateway.models(provider).await.map_err(told)?;
-            let is_taken = there
-                .iter()
-                .any(|other| canonical_model_name(&other.name) == canonical_model_name(&to));
+            let is_taken = there.iter().any(|other| is_same(&other.name, &to));
             if is_taken && !mutated!(shared.harness, CopyOver) {
                 let words = format!(
                     "{} has a model {to} already, which this would replace; choose another name.",
@@ -199,6 +231,47 @@ pub(crate) async fn manage(
     | ModelAction::Unload { model }) = &action;
     shared.details.forget(provider, model);
     done.map_err(told)
+}
+
+/// The same for a file of this computer. One that lies elsewhere is forgotten, and stays where it is.
+async fn manage_file(
+    shared: &Shared,
+    provider: &Provider,
+    action: ModelAction,
+) -> Result<(), ErrorReport> {
+    match &action {
+        ModelAction::Unload { .. } => shared.gateway.manage(provider, &action).await.map_err(told),
+        ModelAction::Copy { .. } => {
+            let words = "A file of this computer has one name; copy the file itself.";
+            Err(invalid("model", words))
+        }
+        ModelAction::Delete { model } => {
+            let model = model.clone();
+            // What is in memory need not be; one that is not cannot be taken out of it, and that is well.
+            let unload = ModelAction::Unload {
+                model: model.clone(),
+            };
+            let _ = shared.gateway.manage(provider, &unload).await;
+            if provider.files.contains(&model) {
+                return shared.forget_file(provider.clone(), &model).await;
+            }
+            if provider.id != ProviderId::THIS_COMPUTER {
+                let words = format!(
+                    "{model} lies in a folder that is not Holdfast’s own; delete the file itself."
+                );
+                return Err(invalid("model", &words));
+            }
+            let files = Arc::clone(&shared.files);
+            let deleted = tokio::task::spawn_blocking(move || files.delete(&model)).await;
+            deleted.map_err(|error| {
+                tracing::error!(%error, "the deletion of a file was lost");
+                ErrorReport::new(
+                    ErrorCode::Other,
+                    "Holdfast hit a bug while deleting the file.",
+                )
+            })?
+        }
+    }
 }
 
 fn told(failure: Failure) -> ErrorReport {

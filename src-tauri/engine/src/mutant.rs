@@ -53,6 +53,8 @@ mutants! {
     RetryAfterContent,
     /// Every attempt makes attempts of its own.
     NestedRetry,
+    /// A model of this computer is not told that nobody waits for its answer any more.
+    LocalWritesOn,
     /// A model that loads is asked again when it took long.
     RetryLoad,
     /// Every read from the socket ends a line.
@@ -111,6 +113,8 @@ mutants! {
     IgnoreErrorLine,
     /// Bytes that are no answer pass for the end of one.
     SkipUnreadable,
+    /// A squeezed body is read as if it were words.
+    AnyEncoding,
     /// A conversation that does not fit is summed up again and again.
     CompactAgain,
     /// A conversation that does not fit is not summed up.
@@ -151,16 +155,32 @@ mutants! {
     LocalThroughProxy,
     /// A keychain is waited for as long as it takes.
     KeychainForEver,
+    /// What people copy with a key is sent as a part of it.
+    KeyAsPasted,
 
     // Models of a server.
     /// What is told of a download may get less, as the server's word does.
     PullGoesBack,
     /// The end of the bytes passes for the end of a download.
     PullEofIsDone,
+    /// A download that ends while the log is read is told of by nobody.
+    PullsReadOnce,
     /// A list of models waits until each of them was looked at.
     WaitForLooks,
     /// A copy may take the place of another model.
     CopyOver,
+    /// A model's file is believed to be whole.
+    TrustCutModels,
+    /// Any file is added to the models of this computer.
+    AddAnything,
+    /// A download goes on although the file is another one by now.
+    ResumeAnything,
+    /// A checksum that is not the announced one is none of our business.
+    AnyChecksum,
+    /// Whatever a server sends is a model.
+    AnyPageIsAModel,
+    /// A download begins whatever room there is.
+    NoRoomLook,
 
     // Tools.
     /// A call runs though its answer was cut.
@@ -207,6 +227,8 @@ mutants! {
     VersionAfterTx,
     /// A folder is opened though somebody has it.
     NoLock,
+    /// A lock that a killed process left behind for a moment is taken for another engine's.
+    LockTriedOnce,
 
     // Ops.
     /// A session applies an op again.
@@ -227,6 +249,14 @@ mutants! {
     EditInTwoOps,
     /// The work of an op belongs to nobody.
     BareSpawn,
+    /// An image is named by a message and stored nowhere.
+    ImageNotStored,
+    /// A message may name an image that nobody stored.
+    UnknownImageSent,
+    /// What the user showed is not told to the model.
+    ImagesForgotten,
+    /// A model that its server says sees no images is asked all the same.
+    BlindAsked,
     /// What was seen is noted again and again.
     SeenAgain,
     /// A turn that the user stopped is news to the user.

@@ -60,6 +60,7 @@ pub(crate) fn events(session: SessionId, boot: Boot, op: OpId) -> (SessionBodies
             text: (*asked).to_owned(),
             op,
             purpose: MessagePurpose::Said,
+            images: Vec::new(),
         });
         say(EventBody::TurnStarted {
             boot,
@@ -92,6 +93,8 @@ pub(crate) fn events(session: SessionId, boot: Boot, op: OpId) -> (SessionBodies
             usage: Usage::default(),
             timings: Timings::default(),
             unread: None,
+            unseen_images: 0,
+            untold_tools: 0,
         });
         say(EventBody::TurnEnded {
             outcome: TurnOutcome::Completed {

@@ -10,13 +10,16 @@ use std::{
 
 use protocol::{
     LibraryPage, ModelOptions, ModelRef, OpenPull, Prices, Provider, ProviderId, Salvage,
-    SessionId, SessionSummary, StreamId, TimeLimits, canonical_model_name,
+    SessionId, SessionSummary, StreamId, TimeLimits,
 };
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 use transcript::{Follow, Library, LibraryChange};
 
-use crate::log::{Commit, CommitError, Derived, Durability, EventLog, ReadError, Shelving};
+use crate::{
+    log::{Commit, CommitError, Derived, Durability, EventLog, ReadError, Shelving},
+    model_files::ModelFiles,
+};
 
 /// Events read in one go while catching up.
 const CATCH_UP_BYTES: usize = 4 * 1024 * 1024;
@@ -31,6 +34,7 @@ pub(crate) struct Shelf {
     log: EventLog,
     known: Arc<Mutex<Known>>,
     tracker: TaskTracker,
+    files: Arc<ModelFiles>,
 }
 
 struct Known {
@@ -56,7 +60,7 @@ enum Snapshot {
 }
 
 impl Shelf {
-    pub(crate) fn new(log: EventLog, tracker: TaskTracker) -> Self {
+    pub(crate) fn new(log: EventLog, tracker: TaskTracker, files: Arc<ModelFiles>) -> Self {
         let known = Known {
             library: Library::empty(log.id()),
             snapshot: Snapshot::Unread,
@@ -66,6 +70,7 @@ impl Shelf {
             log,
             known: Arc::new(Mutex::new(known)),
             tracker,
+            files,
         }
     }
 
@@ -82,8 +87,8 @@ impl Shelf {
     }
 
     pub(crate) async fn provider(&self, id: ProviderId) -> Result<Option<Provider>, ReadError> {
-        self.with(|library| library.providers().iter().find(|p| p.id == id).cloned())
-            .await
+        let found = self.with(|library| library.providers().iter().find(|p| p.id == id).cloned());
+        Ok(found.await?.map(|provider| self.files.here(provider)))
     }
 
     pub(crate) async fn limits(&self) -> Result<Option<TimeLimits>, ReadError> {
@@ -100,12 +105,12 @@ impl Shelf {
             let others = library
                 .fallbacks()
                 .iter()
-                .filter(|other| other.provider != model.provider || other.model != model.model);
+                .filter(|other| !other.is_same(model));
             others
                 .filter_map(|other| {
                     let mut providers = library.providers().iter();
                     let provider = providers.find(|p| p.id == other.provider)?;
-                    Some((provider.clone(), other.clone()))
+                    Some((self.files.here(provider.clone()), other.clone()))
                 })
                 .collect()
         })
@@ -116,6 +121,20 @@ impl Shelf {
     pub(crate) async fn options_of(&self, model: &ModelRef) -> Result<ModelOptions, ReadError> {
         self.with(|library| library.options_of(model).cloned().unwrap_or_default())
             .await
+    }
+
+    /// Models of a server with a context length of their own, in tokens.
+    pub(crate) async fn contexts_of(
+        &self,
+        provider: ProviderId,
+    ) -> Result<Vec<(String, u32)>, ReadError> {
+        self.with(|library| {
+            let own = library.model_options().iter();
+            let own = own.filter(|own| own.model.provider == provider);
+            own.filter_map(|own| Some((own.model.model.clone(), own.options.num_ctx?)))
+                .collect()
+        })
+        .await
     }
 
     /// Pulls that were begun and not completed, oldest first.
@@ -129,11 +148,9 @@ impl Shelf {
         provider: ProviderId,
         model: String,
     ) -> Result<Option<OpenPull>, ReadError> {
-        let name = canonical_model_name(&model);
         let pulls = self.pulls().await?;
-        Ok(pulls.into_iter().find(|pull| {
-            pull.model.provider == provider && canonical_model_name(&pull.model.model) == name
-        }))
+        let mut pulls = pulls.into_iter();
+        Ok(pulls.find(|pull| pull.model.is_pull_of(provider, &model)))
     }
 
     /// What models cost, where the user said so.

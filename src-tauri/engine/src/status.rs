@@ -40,11 +40,16 @@ impl StatusBoard {
             if status.turn == turn && status.phase == phase {
                 return false;
             }
+            let goes_on = status.turn == turn && phase.goes_on_from(&status.phase);
             *status = Status {
                 revision: self.revision.fetch_add(1, Ordering::Relaxed) + 1,
                 turn,
+                since: if goes_on {
+                    status.since
+                } else {
+                    self.clock.wall()
+                },
                 phase,
-                since: self.clock.wall(),
             };
             true
         });
@@ -78,5 +83,58 @@ pub(crate) struct PhaseSetter {
 impl PhaseSetter {
     pub(crate) fn set(&self, phase: Phase) {
         self.board.set(self.session, Some(self.turn), phase);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::atomic::AtomicI64, time::Duration};
+
+    use protocol::Timestamp;
+
+    use super::*;
+    use crate::clock::Sleep;
+
+    /// A second later each time it is looked at.
+    struct Later(AtomicI64);
+
+    impl Clock for Later {
+        fn wall(&self) -> Timestamp {
+            Timestamp::from_millis(self.0.fetch_add(1_000, Ordering::Relaxed))
+        }
+        fn monotonic(&self) -> Duration {
+            Duration::ZERO
+        }
+        fn sleep_until(&self, _at: Duration) -> Sleep {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[test]
+    fn a_state_that_gets_further_keeps_its_beginning_and_another_has_its_own() {
+        let board = StatusBoard::new(Arc::new(Later(AtomicI64::new(0))));
+        let session = SessionId::from_bits(1);
+        let status = board.watch(session);
+        let set = |phase| {
+            board.set(session, Some(TurnId::FIRST), phase);
+            let status = status.borrow().clone();
+            (status.since.millis(), status.revision)
+        };
+        let loading = |permille| Phase::LoadingModel {
+            model: "kelp:7b".to_owned(),
+            permille,
+        };
+        let reading = |done| Phase::ReadingPrompt {
+            done: Some(done),
+            total: Some(90),
+        };
+        let (began, first) = set(loading(None));
+        let (since, second) = set(loading(Some(450)));
+        assert_eq!(since, began, "it loads since it began to");
+        assert!(second > first, "and whoever looks is told how far it is");
+        let (read, _) = set(reading(1));
+        assert!(read > began, "reading is something else");
+        assert_eq!(set(reading(45)).0, read);
+        assert!(set(Phase::Writing).0 > read);
     }
 }

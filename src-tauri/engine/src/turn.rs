@@ -17,8 +17,9 @@ mod text;
 use std::{collections::HashMap, convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 
 use protocol::{
-    Dialect, EventBody, Failure, FailureCode, FinishReason, ItemId, ModelOptions, ModelRef, Part,
-    Phase, Provider, Purpose, SessionId, Slept, TimeLimits, TurnId, TurnOutcome, TurnView,
+    Dialect, EventBody, Failure, FailureCode, FinishReason, ItemId, ModelOptions, ModelRef,
+    OptionField, Part, Phase, Provider, Purpose, SessionId, Slept, TimeLimits, TurnId, TurnOutcome,
+    TurnView,
 };
 use tokio::{
     sync::{Mutex, mpsc, watch},
@@ -32,11 +33,11 @@ use crate::{
     context,
     gate::gate,
     gateway::{
-        AttemptError, Gateway, Limits, Message, ModelEvent, ModelRequest, Retry, Room, StepEnd,
-        ToolSpec,
+        AttemptError, Gateway, Images, Limits, Message, ModelEvent, ModelRequest, Retry, Room,
+        StepEnd, ToolSpec,
     },
     health::Health,
-    log::{PageLimit, ReadError, Reads},
+    log::{FoundImage, PageLimit, ReadError, Reads},
     mutant::mutated,
     session::{NotRecorded, Recorder},
     status::PhaseSetter,
@@ -181,6 +182,7 @@ pub(crate) async fn run(cx: TurnCx) -> TurnEnd {
         changing: Arc::new(Mutex::new(())),
         ceiling: Ceiling::new(cx.ceiling, cx.clock.as_ref()),
         progress: 0,
+        images: Images::default(),
         at_once: Vec::new(),
         cx,
     };
@@ -225,6 +227,8 @@ struct Driver {
     ceiling: Ceiling,
     /// Bytes of arguments the reader was last told of.
     progress: u64,
+    /// The images that the model is shown, once they were read.
+    images: Images,
     /// What is known without waiting for anything.
     at_once: Vec<Input>,
 }
@@ -335,7 +339,7 @@ impl Asking {
                 .is_loading(&self.provider, &self.request.model)
                 .await
             {
-                Some(true) => ModelEvent::Loading,
+                Some(true) => ModelEvent::Loading { permille: None },
                 Some(false) => ModelEvent::Sent,
                 // Whoever does not say has not said otherwise: what is shown goes on.
                 None => continue,
@@ -467,20 +471,10 @@ impl Driver {
     }
 
     async fn call_model(&mut self, candidate: usize, tools: Tools) {
-        let asked = self.cx.conversation().await.and_then(|turns| {
-            let told = context::by_turns(&turns, &turns, &self.cx.harness);
-            let context_tokens = self.context_tokens(candidate);
-            let sent = Sent::of(&self.instructions(candidate), &told, context_tokens);
-            let mut messages: Vec<Message> = told.into_iter().flat_map(|(_, said)| said).collect();
-            context::put_back(&mut messages, &self.verbatim);
-            let tools = match tools {
-                Tools::Offered => self.toolbox.specs(),
-                Tools::Withheld => Vec::new(),
-            };
-            let mut attempt = self.ask(candidate, messages, tools)?;
-            attempt.sent = Some(sent);
-            Ok(attempt)
-        });
+        let asked = match self.cx.conversation().await {
+            Ok(turns) => self.tell(candidate, tools, &turns).await,
+            Err(failure) => Err(failure),
+        };
         match asked {
             Ok(attempt) => self.work = Work::Attempt(attempt),
             Err(failure) => self.at_once.push(Input::AttemptFailed(AttemptError {
@@ -490,13 +484,51 @@ impl Driver {
         }
     }
 
-    /// The context that this candidate is asked for; only Ollama takes that wish.
+    /// Tells a candidate the conversation.
+    async fn tell(
+        &mut self,
+        candidate: usize,
+        tools: Tools,
+        turns: &[TurnView],
+    ) -> Result<Attempt, Failure> {
+        let told = context::by_turns(turns, turns, &self.cx.harness);
+        let context_tokens = self.context_tokens(candidate);
+        let sent = Sent::of(&self.instructions(candidate), &told, context_tokens);
+        let mut messages: Vec<Message> = told.into_iter().flat_map(|(_, said)| said).collect();
+        context::put_back(&mut messages, &self.verbatim);
+        self.read_images(&messages).await;
+        let tools = match tools {
+            Tools::Offered => self.toolbox.specs(),
+            Tools::Withheld => Vec::new(),
+        };
+        let mut attempt = self.ask(candidate, messages, tools)?;
+        attempt.sent = Some(sent);
+        Ok(attempt)
+    }
+
+    /// Reads the images that these messages show, each once in a turn. One that cannot be read is told in words.
+    async fn read_images(&mut self, messages: &[Message]) {
+        for shown in messages.iter().flat_map(Message::images) {
+            let (id, images) = (shown.image, &mut self.images);
+            if images.has(id) {
+                continue;
+            }
+            match self.cx.reads.read(move |log| log.image(id)).await {
+                Ok(FoundImage::Whole(bytes)) => images.add(id, &bytes),
+                Ok(FoundImage::Damaged | FoundImage::Missing) => {
+                    tracing::error!(image = %id, "an image of the conversation is damaged or missing");
+                }
+                Err(error) => tracing::error!(image = %id, %error, "an image could not be read"),
+            }
+        }
+    }
+
+    /// The context that this candidate is asked for; only an Ollama and our own engine take that wish.
     fn context_tokens(&self, candidate: usize) -> Option<u64> {
         let candidate = self.cx.candidates.get(candidate)?;
-        match candidate.provider.dialect {
-            Dialect::Ollama => candidate.options.num_ctx.map(u64::from),
-            Dialect::OpenAiChat | Dialect::Anthropic => None,
-        }
+        let takes_it = OptionField::NumCtx.is_known_to(candidate.provider.dialect);
+        let tokens = candidate.options.num_ctx.filter(|_| takes_it);
+        tokens.map(u64::from)
     }
 
     /// What stands before the conversation: the user's instructions, if there are any.
@@ -530,6 +562,7 @@ impl Driver {
                 messages: context::instructed(&candidate.options, messages),
                 tools,
                 options: candidate.options.clone(),
+                images: self.images.clone(),
             },
             harness: cx.harness.clone(),
         };
@@ -844,7 +877,7 @@ impl Driver {
                         ..
                     }
                     | ModelEvent::Sent
-                    | ModelEvent::Loading
+                    | ModelEvent::Loading { .. }
                     | ModelEvent::ReadingPrompt { .. }
                     | ModelEvent::CallProgress { .. }
                     | ModelEvent::Call { .. }
@@ -858,8 +891,8 @@ impl Driver {
         let has_begun = *attempt.begun.borrow();
         let begins = match event {
             // A glance that came back after the first word says nothing new.
-            ModelEvent::Sent | ModelEvent::Loading if has_begun => return None,
-            ModelEvent::Sent | ModelEvent::Loading => false,
+            ModelEvent::Sent | ModelEvent::Loading { .. } if has_begun => return None,
+            ModelEvent::Sent | ModelEvent::Loading { .. } => false,
             ModelEvent::ReadingPrompt { .. }
             | ModelEvent::Text { .. }
             | ModelEvent::FoundReasoning
@@ -878,9 +911,10 @@ impl Driver {
                 },
                 None,
             ),
-            ModelEvent::Loading => (
+            ModelEvent::Loading { permille } => (
                 Phase::LoadingModel {
                     model: attempt.model.clone(),
+                    permille,
                 },
                 None,
             ),
@@ -1034,6 +1068,8 @@ impl Summing {
                 usage: end.usage,
                 timings: end.timings,
                 unread: None,
+                unseen_images: end.unseen_images,
+                untold_tools: end.untold_tools,
             },
             Err(error) => EventBody::AttemptFailed {
                 step,

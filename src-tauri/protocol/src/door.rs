@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttachReason, Connection, Cursor, Dialect, Epoch, ModelRef, Op, OpId, PageId, PollRequest,
-    ProviderId, Seq, SessionId, StreamId, TurnId, TypedKey,
+    AttachReason, Connection, Cursor, Dialect, Epoch, Image, ImageId, ModelRef, Op, OpId, PageId,
+    PollRequest, ProviderId, Seq, SessionId, StreamId, TurnId, TypedKey,
 };
 
 /// `hello` -> [`Welcome`](crate::Welcome)
@@ -86,14 +86,55 @@ pub struct SubmitArgs {
     pub op: Op,
 }
 
-/// `draft` -> `String`, and with `text` `save_draft` -> `()`. `session` is absent for the one not begun yet.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// `draft` -> [`Draft`]. `session` is absent for the one not begun yet.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct DraftArgs {
     /// Whose composer.
     pub session: Option<SessionId>,
-    /// For `save_draft`: its text.
+}
+
+/// What stands in a composer and was not sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Draft {
+    /// As typed.
     #[serde(default)]
     pub text: String,
+    /// To be sent with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
+}
+
+impl Draft {
+    /// Whether nothing is kept of it.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.images.is_empty()
+    }
+}
+
+impl From<&str> for Draft {
+    fn from(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            images: Vec::new(),
+        }
+    }
+}
+
+/// `image` -> its bytes.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct ImageArgs {
+    /// Which.
+    pub image: ImageId,
+}
+
+/// `save_draft` -> `()`. An empty draft is none.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SaveDraftArgs {
+    /// Whose composer; absent for the session not begun yet.
+    pub session: Option<SessionId>,
+    /// What is in it.
+    #[serde(flatten)]
+    pub draft: Draft,
 }
 
 /// `models` -> [`ProbeReport`](crate::ProbeReport)

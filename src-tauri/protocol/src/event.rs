@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Boot, Effect, Failure, FinishReason, Intent, ItemId, ModelOptions, OpId, Prices, Provider,
-    ProviderId, PullOutcome, Resolution, Salvage, Seq, SessionId, Slept, TimeLimits, Timestamp,
-    Timings, ToolOutcome, TurnId, TurnOutcome, Unread, Usage,
+    Boot, Effect, Failure, FinishReason, Image, Intent, ItemId, ModelOptions, OpId, Prices,
+    Provider, ProviderId, PullOutcome, Resolution, Salvage, Seq, SessionId, Slept, TimeLimits,
+    Timestamp, Timings, ToolOutcome, TurnId, TurnOutcome, Unread, Usage,
 };
 
 /// One committed event of a stream.
@@ -215,13 +215,15 @@ event_bodies! {
     }
     /// How its next turns ask, whatever their model; what it does not say is as the model's options say.
     OptionsChosen { options: ModelOptions }
-    /// The user said something; first event of a turn.
+    /// The user said something; first event of a turn. The bytes of its `images` were stored before it.
     UserMessageAdded {
         item: ItemId,
         text: String,
         op: OpId,
         #[serde(default, skip_serializing_if = "MessagePurpose::is_said")]
         purpose: MessagePurpose,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
     }
     /// The turn exists; committed together with its message, before any provider is dialled. `fallbacks` are asked, in
     /// this order, when `model` fails before it said anything.
@@ -272,7 +274,9 @@ event_bodies! {
     ToolCallStarted { item: ItemId }
     /// A tool call has its one result.
     ToolCallFinished { item: ItemId, outcome: ToolOutcome, effect: Effect }
-    /// A provider's answer ended with its own end marker. `unread` is there when the model cannot have seen all of it.
+    /// A provider's answer ended with its own end marker. `unread` is there when the model cannot have seen all of it,
+    /// `unseen_images` counts earlier images of which it was told the names alone, since it sees none, and `untold_tools`
+    /// the tools of the session that it was not offered, since it takes none.
     StepEnded {
         step: u32,
         finish: FinishReason,
@@ -282,6 +286,10 @@ event_bodies! {
         timings: Timings,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unread: Option<Unread>,
+        #[serde(default, skip_serializing_if = "crate::outcome::is_zero")]
+        unseen_images: u64,
+        #[serde(default, skip_serializing_if = "crate::outcome::is_zero")]
+        untold_tools: u64,
     }
     /// An attempt failed; with `retry_in_ms` another follows after that wait, with `next` this model is asked instead.
     AttemptFailed {

@@ -59,6 +59,19 @@ pub struct Finding {
     pub fix: Option<Fix>,
 }
 
+impl Finding {
+    /// That and no more.
+    pub fn new(check: Check, verdict: Verdict, message: impl Into<String>) -> Self {
+        Self {
+            check,
+            verdict,
+            message: message.into(),
+            detail: None,
+            fix: None,
+        }
+    }
+}
+
 /// What is checked, in the order in which a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Check {

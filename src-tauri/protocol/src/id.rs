@@ -288,6 +288,14 @@ impl Timestamp {
         }
     }
 
+    /// Days from 1970 to a date of the same calendar; the inverse of [`Self::civil`]. Months are counted from 1.
+    pub const fn days_of_civil(year: i64, month: i64, day: i64) -> i64 {
+        let year = if month <= 2 { year - 1 } else { year };
+        let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+        let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+        era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+    }
+
     /// RFC 3339 in UTC, to the second: "2026-11-29T18:39:59Z".
     pub fn rfc3339(self) -> String {
         let Civil {

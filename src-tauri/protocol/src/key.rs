@@ -75,6 +75,10 @@ pub struct KeysReport {
     /// What is kept for this server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptSecrets>,
+    /// Whether the keychain may still have a copy of its secrets that it was to give up; that is tried again at the next
+    /// start.
+    #[serde(default)]
+    pub left: bool,
 }
 
 /// What is known of the system's keychain.
@@ -94,6 +98,9 @@ pub struct KeptSecrets {
     pub place: KeyPlace,
     /// The scheme, host and port that they were entered for, and that alone are sent them.
     pub origin: String,
+    /// Whether the server is at another one now, and so is not sent them.
+    #[serde(default)]
+    pub elsewhere: bool,
     /// Whether a key is among them, and how it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyHint>,

@@ -105,8 +105,11 @@ pub struct LedgerSums {
     pub prompt_tokens: u64,
     /// … of so many attempts; of the others it is unknown.
     pub prompt_known: u64,
-    /// Of the prompts' tokens, taken from a server's cache, where it said so.
+    /// Of the prompts' tokens, taken from a server's cache …
     pub cached_tokens: u64,
+    /// … of so many attempts; of the others the server did not say.
+    #[serde(default)]
+    pub cached_known: u64,
     /// Tokens of answers, reasoning included …
     pub completion_tokens: u64,
     /// … of so many attempts.
@@ -160,6 +163,7 @@ impl LedgerSums {
             prompt_tokens,
             prompt_known,
             cached_tokens,
+            cached_known,
             completion_tokens,
             completion_known,
             priced,

@@ -8,6 +8,7 @@
 mod id;
 
 mod event;
+mod image;
 mod outcome;
 
 mod op;
@@ -24,23 +25,32 @@ mod ledger;
 mod limits;
 mod options;
 
+pub mod model_process;
+
+mod call_form;
 mod connection;
+mod dropped;
 mod examination;
 mod key;
+mod model_file;
 mod provider;
 mod pull;
 
 pub use approval::*;
 pub use attach::*;
+pub use call_form::*;
 pub use connection::*;
 pub use door::*;
+pub use dropped::*;
 pub use event::*;
 pub use examination::*;
 pub use health::*;
 pub use id::*;
+pub use image::*;
 pub use key::*;
 pub use ledger::*;
 pub use limits::*;
+pub use model_file::*;
 pub use op::*;
 pub use options::*;
 pub use outcome::*;

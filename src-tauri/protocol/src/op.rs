@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Answer, ItemId, ModelOptions, ModelRef, Prices, Provider, ProviderId, Seq, SessionId, StreamId,
-    TimeLimits, TurnId,
+    Answer, Image, ItemId, ModelOptions, ModelRef, Prices, Provider, ProviderId, Seq, SessionId,
+    StreamId, TimeLimits, TurnId,
 };
 
 /// What a client asks for. Applied exactly once per op id, answered after commit.
@@ -16,6 +16,9 @@ pub enum Op {
         session: SessionId,
         model: ModelRef,
         text: String,
+        /// What it shows; their bytes are with the engine already.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
         /// Where its tools may read and write files.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         folder: Option<String>,
@@ -24,7 +27,13 @@ pub enum Op {
         options: ModelOptions,
     },
     /// Say something in a session; starts a turn. Refused `TurnActive` while one runs.
-    SendMessage { session: SessionId, text: String },
+    SendMessage {
+        session: SessionId,
+        text: String,
+        /// What it shows; their bytes are with the engine already.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
+    },
     /// Stop the running turn. Answered when the request is noted; the fact is `TurnEnded`.
     CancelTurn { session: SessionId, turn: TurnId },
     /// Rewind to before `turn` and say its message again, to the session's present model.
@@ -58,6 +67,9 @@ pub enum Op {
         session: SessionId,
         turn: TurnId,
         text: String,
+        /// What it shows; absent: what the message showed before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        images: Option<Vec<Image>>,
         expected_tip: Seq,
     },
     /// Give a session a title.
@@ -89,6 +101,8 @@ pub enum Op {
     PullModel { provider: ProviderId, model: String },
     /// Have it stop, or forget a pull that failed or was interrupted.
     CancelPull { provider: ProviderId, model: String },
+    /// Have a file of this computer listed with its models; it stays where it lies. Refused `Invalid` if it is no model.
+    AddModelFile { path: String },
     /// How long turns wait for what, where a server has no limits of its own. Refused `Invalid` as a whole.
     ChangeTimeLimits { limits: TimeLimits },
     /// The models asked when a turn's own fails before it said anything, in this order.
@@ -106,6 +120,15 @@ pub enum Op {
 }
 
 impl Op {
+    /// Say something in words alone.
+    pub fn message(session: SessionId, text: impl Into<String>) -> Self {
+        Self::SendMessage {
+            session,
+            text: text.into(),
+            images: Vec::new(),
+        }
+    }
+
     /// The session it is about.
     pub const fn session(&self) -> Option<SessionId> {
         match self {
@@ -130,6 +153,7 @@ impl Op {
             | Self::ChangeModelOptions { .. }
             | Self::PullModel { .. }
             | Self::CancelPull { .. }
+            | Self::AddModelFile { .. }
             | Self::ChoosePrices { .. }
             | Self::AddProvider { .. }
             | Self::ChangeProvider { .. }

@@ -104,10 +104,20 @@ pub struct ModelOptions {
     /// The answer ends before the first of these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
+    /// How many threads reckon, for a model of this computer; its cores when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// How many layers of a model of this computer are put on its graphics card; all that fit when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_layers: Option<u32>,
+    /// Options that are left to the server here, whatever was chosen for more than this.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub servers_own: Vec<OptionField>,
 }
 
 /// One of the options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OptionField {
     /// [`ModelOptions::system`]
     System,
@@ -133,11 +143,15 @@ pub enum OptionField {
     NumPredict,
     /// [`ModelOptions::stop`]
     Stop,
+    /// [`ModelOptions::threads`]
+    Threads,
+    /// [`ModelOptions::gpu_layers`]
+    GpuLayers,
 }
 
 impl OptionField {
     /// All of them, in the order in which people are asked.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::System,
         Self::Think,
         Self::NumCtx,
@@ -150,6 +164,8 @@ impl OptionField {
         Self::RepeatPenalty,
         Self::Seed,
         Self::Stop,
+        Self::Threads,
+        Self::GpuLayers,
     ];
 
     /// Its name, as in the log.
@@ -167,13 +183,16 @@ impl OptionField {
             Self::Seed => "seed",
             Self::NumPredict => "num_predict",
             Self::Stop => "stop",
+            Self::Threads => "threads",
+            Self::GpuLayers => "gpu_layers",
         }
     }
 
     /// Whether servers of this dialect are told of it.
     pub const fn is_known_to(self, dialect: Dialect) -> bool {
         match (dialect, self) {
-            (Dialect::Ollama, _)
+            (Dialect::Local, _)
+            | (Dialect::Ollama, Self::NumCtx | Self::KeepAlive)
             | (
                 _,
                 Self::System
@@ -184,9 +203,16 @@ impl OptionField {
                 | Self::NumPredict
                 | Self::Stop,
             )
-            | (Dialect::OpenAiChat, Self::MinP | Self::RepeatPenalty | Self::Seed) => true,
+            | (
+                Dialect::Ollama | Dialect::OpenAiChat,
+                Self::MinP | Self::RepeatPenalty | Self::Seed,
+            ) => true,
             (Dialect::OpenAiChat | Dialect::Anthropic, Self::NumCtx | Self::KeepAlive)
-            | (Dialect::Anthropic, Self::MinP | Self::RepeatPenalty | Self::Seed) => false,
+            | (Dialect::Anthropic, Self::MinP | Self::RepeatPenalty | Self::Seed)
+            | (
+                Dialect::Ollama | Dialect::OpenAiChat | Dialect::Anthropic,
+                Self::Threads | Self::GpuLayers,
+            ) => false,
         }
     }
 }
@@ -209,6 +235,10 @@ pub const NUM_CTX_MAX: u32 = 16 * 1024 * 1024;
 /// Most words that can end an answer, and their length in bytes.
 pub const STOPS_MAX: usize = 16;
 const STOP_BYTES_MAX: usize = 200;
+/// Most threads that are accepted; llama.cpp takes no more.
+pub const THREADS_MAX: u32 = 512;
+/// Most layers that are accepted: beyond what any model has.
+pub const GPU_LAYERS_MAX: u32 = 10_000;
 
 /// Why an option cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -246,9 +276,16 @@ impl ModelOptions {
     /// These where something was chosen, and `wider` where not.
     #[must_use]
     pub fn over(&self, wider: &Self) -> Self {
+        let wider = &wider.without(&self.servers_own);
         let text =
             |near: &Option<String>, wide: &Option<String>| near.clone().or_else(|| wide.clone());
+        let near = self.chosen();
+        let left = wider
+            .servers_own
+            .iter()
+            .filter(|field| !near.contains(field));
         Self {
+            servers_own: self.servers_own.iter().chain(left).copied().collect(),
             system: text(&self.system, &wider.system),
             num_ctx: self.num_ctx.or(wider.num_ctx),
             keep_alive: text(&self.keep_alive, &wider.keep_alive),
@@ -265,7 +302,34 @@ impl ModelOptions {
             } else {
                 self.stop.clone()
             },
+            threads: self.threads.or(wider.threads),
+            gpu_layers: self.gpu_layers.or(wider.gpu_layers),
         }
+    }
+
+    /// These without some of them.
+    fn without(&self, fields: &[OptionField]) -> Self {
+        let mut rest = self.clone();
+        rest.servers_own.retain(|field| !fields.contains(field));
+        for field in fields {
+            match field {
+                OptionField::System => rest.system = None,
+                OptionField::NumCtx => rest.num_ctx = None,
+                OptionField::KeepAlive => rest.keep_alive = None,
+                OptionField::Think => rest.think = None,
+                OptionField::Temperature => rest.temperature = None,
+                OptionField::TopP => rest.top_p = None,
+                OptionField::TopK => rest.top_k = None,
+                OptionField::MinP => rest.min_p = None,
+                OptionField::RepeatPenalty => rest.repeat_penalty = None,
+                OptionField::Seed => rest.seed = None,
+                OptionField::NumPredict => rest.num_predict = None,
+                OptionField::Stop => rest.stop.clear(),
+                OptionField::Threads => rest.threads = None,
+                OptionField::GpuLayers => rest.gpu_layers = None,
+            }
+        }
+        rest
     }
 
     /// Whether nothing was chosen.
@@ -273,9 +337,15 @@ impl ModelOptions {
         *self == Self::default()
     }
 
-    /// Which were chosen.
+    /// Which were chosen; to leave one to the server is a choice too.
     pub fn chosen(&self) -> Vec<OptionField> {
-        let is_chosen = |field: &OptionField| match field {
+        let is_chosen = |field: &OptionField| self.servers_own.contains(field) || self.has(*field);
+        OptionField::ALL.into_iter().filter(is_chosen).collect()
+    }
+
+    /// Whether one has a value.
+    fn has(&self, field: OptionField) -> bool {
+        match field {
             OptionField::System => self.system.is_some(),
             OptionField::NumCtx => self.num_ctx.is_some(),
             OptionField::KeepAlive => self.keep_alive.is_some(),
@@ -288,8 +358,9 @@ impl ModelOptions {
             OptionField::Seed => self.seed.is_some(),
             OptionField::NumPredict => self.num_predict.is_some(),
             OptionField::Stop => !self.stop.is_empty(),
-        };
-        OptionField::ALL.into_iter().filter(is_chosen).collect()
+            OptionField::Threads => self.threads.is_some(),
+            OptionField::GpuLayers => self.gpu_layers.is_some(),
+        }
     }
 
     /// Whether they can be used.
@@ -307,6 +378,16 @@ impl ModelOptions {
         let within = |value: Option<Decimal>, least: i64, most: i64| {
             value.is_none_or(|v| (least..=most).contains(&v.0))
         };
+        let mut both = self.servers_own.iter().filter(|field| self.has(**field));
+        if let Some(field) = both.next() {
+            return wrong(
+                *field,
+                "This is either left to the server or has a value, not both.",
+            );
+        }
+        if self.servers_own.len() > OptionField::ALL.len() {
+            return wrong(Field::System, "Each option is left to the server once.");
+        }
         if let Some(system) = &self.system {
             if system.trim().is_empty() {
                 return wrong(
@@ -373,6 +454,24 @@ impl ModelOptions {
                 "There can be 16 words that end the answer, each of 1 to 200 bytes.",
             );
         }
+        if self
+            .threads
+            .is_some_and(|threads| !(1..=THREADS_MAX).contains(&threads))
+        {
+            return wrong(
+                Field::Threads,
+                "The number of threads is from 1 to 512; leave it empty for as many as there are cores.",
+            );
+        }
+        if self
+            .gpu_layers
+            .is_some_and(|layers| layers > GPU_LAYERS_MAX)
+        {
+            return wrong(
+                Field::GpuLayers,
+                "The number of layers is from 0 to 10000; leave it empty for all that fit.",
+            );
+        }
         Ok(())
     }
 }
@@ -405,6 +504,54 @@ fn is_time(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_to_the_server_is_not_sent_whatever_was_chosen_for_more() {
+        let decimal = |text: &str| text.parse::<Decimal>().ok();
+        let of_server = ModelOptions {
+            num_ctx: Some(4_096),
+            ..ModelOptions::default()
+        };
+        let of_model = ModelOptions {
+            num_ctx: Some(8_192),
+            temperature: decimal("0.5"),
+            stop: vec!["END".to_owned()],
+            ..ModelOptions::default()
+        };
+        let session = ModelOptions {
+            servers_own: vec![OptionField::NumCtx, OptionField::Stop],
+            ..ModelOptions::default()
+        };
+        let asked = session.over(&of_model).over(&of_server);
+        assert_eq!(asked.num_ctx, None, "neither its model’s nor its server’s");
+        assert_eq!(asked.stop, Vec::<String>::new());
+        assert_eq!(asked.temperature, decimal("0.5"));
+        assert_eq!(session.chosen(), [OptionField::NumCtx, OptionField::Stop]);
+        assert!(!session.is_empty());
+        // The nearer word wins over what a model leaves to its server, too.
+        let left = ModelOptions {
+            servers_own: vec![OptionField::NumCtx],
+            ..ModelOptions::default()
+        };
+        let chosen = ModelOptions {
+            num_ctx: Some(2_048),
+            ..ModelOptions::default()
+        };
+        assert_eq!(chosen.over(&left).over(&of_server).num_ctx, Some(2_048));
+        assert_eq!(left.over(&of_server).num_ctx, None);
+        let both = ModelOptions {
+            num_ctx: Some(2_048),
+            ..left
+        };
+        let wrong = both.validate().expect_err("one or the other");
+        assert_eq!(wrong.field, OptionField::NumCtx);
+        let json = serde_json::to_string(&session).unwrap();
+        assert_eq!(json, r#"{"servers_own":["num_ctx","stop"]}"#);
+        assert_eq!(
+            serde_json::from_str::<ModelOptions>(&json).unwrap(),
+            session
+        );
+    }
 
     #[test]
     fn a_decimal_is_a_plain_number_in_json_and_comes_back_as_it_was() {
@@ -464,7 +611,7 @@ mod tests {
     #[test]
     fn options_are_valid_or_refused_at_the_field_at_fault() {
         type Change = fn(&mut ModelOptions);
-        let cases: [(Change, Option<OptionField>); 24] = [
+        let cases: [(Change, Option<OptionField>); 29] = [
             (|_| {}, None),
             (|o| o.num_ctx = Some(0), Some(OptionField::NumCtx)),
             (|o| o.num_ctx = Some(255), Some(OptionField::NumCtx)),
@@ -513,6 +660,14 @@ mod tests {
             (|o| o.stop = vec![String::new()], Some(OptionField::Stop)),
             (|o| o.stop = vec!["x".into(); 17], Some(OptionField::Stop)),
             (|o| o.system = Some(" ".into()), Some(OptionField::System)),
+            (|o| o.threads = Some(0), Some(OptionField::Threads)),
+            (|o| o.threads = Some(513), Some(OptionField::Threads)),
+            (|o| o.threads = Some(4), None),
+            (|o| o.gpu_layers = Some(0), None),
+            (
+                |o| o.gpu_layers = Some(10_001),
+                Some(OptionField::GpuLayers),
+            ),
         ];
         for (number, (change, verdict)) in cases.into_iter().enumerate() {
             let mut options = ModelOptions::default();

@@ -115,6 +115,8 @@ pub enum FailureCode {
     QuotaExceeded,
     /// The provider refused the request.
     BadRequest,
+    /// The model sees no images, and the conversation shows some.
+    CannotSeeImages,
     /// The conversation does not fit the model's context.
     ContextOverflow,
     /// 5xx, or an error inside the stream.
@@ -215,7 +217,7 @@ pub struct Unread {
     clippy::trivially_copy_pass_by_ref,
     reason = "serde asks with a reference"
 )]
-const fn is_zero(count: &u64) -> bool {
+pub(crate) const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Connection, Failure, ProviderId, TimeLimits, Timestamp};
+use crate::{Connection, Failure, ModelFile, ProviderId, TimeLimits, Timestamp};
 
 /// Which language a provider is spoken to in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -13,6 +13,8 @@ pub enum Dialect {
     OpenAiChat,
     /// Anthropic's messages API, and what speaks it too.
     Anthropic,
+    /// No server: llama.cpp in a child process of this program, for GGUF files on this computer.
+    Local,
 }
 
 /// One configured model server. Holds no secret: a key never stands in an event.
@@ -26,12 +28,14 @@ pub struct Provider {
     pub dialect: Dialect,
     /// Where its API begins: for Ollama the root (`http://host:11434`), for OpenAI-compatible the part before
     /// `/chat/completions` (`http://host:8080/v1`), for Anthropic the part before `/messages`. No trailing slash.
+    /// For [`Dialect::Local`] the folder in which the model files lie, as an absolute path; a model's name is its file's
+    /// path below that folder, or an absolute path if it lies elsewhere.
     pub base_url: String,
-    /// Ollama: the context length to ask for, in tokens; the server's own default when absent.
+    /// Ollama and models of this computer: the context length to ask for, in tokens; the server's own default when absent.
     /// Equal in every request, or the server reloads the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_ctx: Option<u32>,
-    /// Ollama: how long the model stays loaded, in Ollama's own words ("10m", "-1"); the server's default when absent.
+    /// Ollama and models of this computer: how long the model stays loaded, in Ollama's own words ("10m", "-1"); the server's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_alive: Option<String>,
     /// Whether models that can think do.
@@ -43,6 +47,9 @@ pub struct Provider {
     /// How it is reached, where that is not as usual.
     #[serde(default, skip_serializing_if = "Connection::is_usual")]
     pub connection: Connection,
+    /// Models of this computer: files that were added by their absolute path and lie elsewhere than in the folder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
 }
 
 /// Whether a model that can think does.
@@ -95,6 +102,39 @@ pub struct Model {
     /// What it can do, in the provider's words: `completion`, `tools`, `vision`, `thinking` …
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
+    /// What its file says, where it is one of this computer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<ModelFile>,
+}
+
+impl Model {
+    /// One of which nothing is known but its name.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            loaded: None,
+            memory_bytes: None,
+            vram_bytes: None,
+            expires_at: None,
+            size_bytes: None,
+            context_tokens: None,
+            parameters: None,
+            quantization: None,
+            capabilities: Vec::new(),
+            file: None,
+        }
+    }
+
+    /// Whether it sees images, where the provider tells what it can do.
+    pub fn sees_images(&self) -> Option<bool> {
+        sees_images(&self.capabilities)
+    }
+}
+
+/// Whether a model with these capabilities sees images; a provider that names none has not said.
+pub fn sees_images(capabilities: &[String]) -> Option<bool> {
+    let sees = |word: &String| matches!(word.as_str(), "vision" | "multimodal" | "image");
+    (!capabilities.is_empty()).then(|| capabilities.iter().any(sees))
 }
 
 /// What a test of a provider found.
@@ -157,6 +197,7 @@ mod tests {
             base_url: "http://h:11434/v1".to_owned(),
             num_ctx: None,
             keep_alive: None,
+            files: Vec::new(),
             think: Think::default(),
             limits: None,
             connection: Connection::default(),

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Boot, Failure, ModelRef, ProviderId, Timestamp};
+use crate::{Boot, Dialect, Failure, ModelRef, ProviderId, Timestamp};
 
 /// How a pull ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,7 +89,12 @@ pub enum PullState {
     /// It failed; asking again goes on where it stopped.
     Failed { failure: Failure },
     /// The server has the model. Told for a while, so that whoever waited sees it.
-    Completed { at: Timestamp },
+    Completed {
+        at: Timestamp,
+        /// Of a file that was fetched to this computer, in hexadecimal.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sha256: Option<String>,
+    },
 }
 
 /// Every pull there is, oldest first.
@@ -180,6 +185,32 @@ pub fn canonical_model_name(name: &str) -> String {
     }
 }
 
+/// Whether two names are of one model on a server of this kind: Ollama compares as [`canonical_model_name`] does, the
+/// others letter by letter.
+pub fn is_same_model_name(dialect: Dialect, one: &str, other: &str) -> bool {
+    match dialect {
+        Dialect::Ollama => canonical_model_name(one) == canonical_model_name(other),
+        Dialect::OpenAiChat | Dialect::Anthropic | Dialect::Local => one == other,
+    }
+}
+
+impl ModelRef {
+    /// Whether both are the same model of the same server, whatever that was called at the time.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.provider == other.provider && self.model == other.model
+    }
+
+    /// The same for a model that is pulled, and so by the names of an Ollama.
+    pub fn is_same_pull(&self, other: &Self) -> bool {
+        self.is_pull_of(other.provider, &other.model)
+    }
+
+    /// Whether it is this model, pulled by this server.
+    pub fn is_pull_of(&self, provider: ProviderId, model: &str) -> bool {
+        self.provider == provider && is_same_model_name(Dialect::Ollama, &self.model, model)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,5 +252,16 @@ mod tests {
         assert_eq!(canonical_model_name("Llama3.2"), "llama3.2:latest");
         assert_eq!(canonical_model_name("a/B:c"), "a/b:c");
         assert_eq!(canonical_model_name("h:5000/a/b"), "h:5000/a/b:latest");
+        let same = |dialect| is_same_model_name(dialect, "Kelp", "kelp:latest");
+        assert!(same(Dialect::Ollama));
+        assert!(!same(Dialect::OpenAiChat) && !same(Dialect::Anthropic));
+        let of = |provider, model: &str| ModelRef {
+            provider: ProviderId::from_bits(provider),
+            provider_name: format!("box {model}"),
+            model: model.to_owned(),
+        };
+        assert!(of(1, "Kelp").is_same_pull(&of(1, "kelp:latest")));
+        assert!(!of(1, "kelp").is_same_pull(&of(2, "kelp")));
+        assert!(!of(1, "Kelp").is_same(&of(1, "kelp:latest")));
     }
 }

@@ -14,7 +14,7 @@ pub struct Status {
     pub turn: Option<TurnId>,
     /// What it is doing.
     pub phase: Phase,
-    /// Since when, by the wall clock.
+    /// Since when, by the wall clock. A state that only got further goes on.
     pub since: Timestamp,
 }
 
@@ -28,8 +28,12 @@ pub enum Phase {
     Connecting { provider: String },
     /// The request is out and nothing came yet: the provider queues it or loads the model.
     Waiting { model: String },
-    /// The provider says that it loads the model.
-    LoadingModel { model: String },
+    /// The provider says that it loads the model; how much of it, in thousandths, where it tells.
+    LoadingModel {
+        model: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        permille: Option<u32>,
+    },
     /// The provider reads the prompt; tokens where it tells.
     ReadingPrompt {
         done: Option<u64>,
@@ -58,4 +62,20 @@ pub enum Phase {
     Stopping,
     /// The log cannot be written: readable, but not being saved.
     NotSaving { message: String },
+}
+
+impl Phase {
+    /// Whether this is what was done before, only further: the time it takes counts on.
+    pub fn goes_on_from(&self, before: &Self) -> bool {
+        match (self, before) {
+            (Self::LoadingModel { model, .. }, Self::LoadingModel { model: other, .. }) => {
+                model == other
+            }
+            (Self::ReadingPrompt { .. }, Self::ReadingPrompt { .. }) => true,
+            (Self::CallingTool { name, .. }, Self::CallingTool { name: other, .. }) => {
+                name == other
+            }
+            (_, _) => false,
+        }
+    }
 }

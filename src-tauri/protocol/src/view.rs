@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cursor, Effect, Failure, Intent, ItemId, MessagePurpose, ModelOptions, ModelRef, OpId,
+    Cursor, Effect, Failure, Image, Intent, ItemId, MessagePurpose, ModelOptions, ModelRef, OpId,
     OpenPull, OptionsOfModel, Origin, OutcomeKind, Part, Prices, Provider, Purpose, Resolution,
     Salvage, Seq, SessionId, TimeLimits, Timestamp, Timings, ToolOutcome, TurnId, TurnOutcome,
     Unread, Usage,
@@ -66,6 +66,8 @@ pub enum ItemBody {
         op: OpId,
         #[serde(default, skip_serializing_if = "MessagePurpose::is_said")]
         purpose: MessagePurpose,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
     },
     /// What the model said or thought. `open` while it may still grow.
     Text {
@@ -158,6 +160,10 @@ pub enum AttemptState {
         timings: Timings,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unread: Option<Unread>,
+        #[serde(default, skip_serializing_if = "crate::outcome::is_zero")]
+        unseen_images: u64,
+        #[serde(default, skip_serializing_if = "crate::outcome::is_zero")]
+        untold_tools: u64,
         at: Timestamp,
     },
     /// Not.

@@ -10,7 +10,7 @@ use std::{
 
 use protocol::{
     AttemptState, Event, EventBody, Failure, ItemBody, ItemId, ModelRef, Part, Phase, Resolution,
-    Timestamp, ToolState, TranscriptPage, TurnId, TurnOutcome, Unread,
+    Timestamp, ToolState, TranscriptPage, TurnId, TurnOutcome,
 };
 
 use crate::arguments::Talk;
@@ -38,6 +38,8 @@ pub(super) struct Answer {
     turn: TurnId,
     printed: HashMap<ItemId, usize>,
     last_item: Option<ItemId>,
+    /// Its last words were thoughts.
+    only_thinks: bool,
     ends_line: bool,
     whispered: bool,
     last_words: Option<String>,
@@ -65,6 +67,7 @@ impl Answer {
             talk,
             turn,
             printed: HashMap::new(),
+            only_thinks: false,
             last_item: None,
             ends_line: true,
             whispered: false,
@@ -163,9 +166,14 @@ impl Answer {
             }
             EventBody::StepEnded {
                 step,
-                unread: Some(unread),
+                unread,
+                unseen_images,
+                untold_tools,
                 ..
-            } => self.unread(*step, unread).await,
+            } => {
+                let lines = engine::words::shortfalls(unread.as_ref(), *unseen_images, *untold_tools);
+                self.shortfalls(*step, lines).await;
+            }
             EventBody::ComputerSlept { slept } => {
                 if self.naps.insert(slept.to) {
                     self.aside(words::slept(slept)).await;
@@ -202,7 +210,6 @@ impl Answer {
             // What went to stdout cannot be taken back.
             | EventBody::TextFoundReasoning { .. }
             | EventBody::ToolCallStarted { .. }
-            | EventBody::StepEnded { .. }
             | EventBody::HistoryRewound { .. }
             | EventBody::HistoryRestored { .. }
             | EventBody::Unsupported { .. } => {}
@@ -227,10 +234,16 @@ impl Answer {
                         .await;
                 }
                 AttemptState::Ended {
-                    unread: Some(unread),
+                    unread,
+                    unseen_images,
+                    untold_tools,
                     ..
-                } => self.unread(attempt.step, unread).await,
-                AttemptState::Open | AttemptState::Ended { .. } => {}
+                } => {
+                    let lines =
+                        engine::words::shortfalls(unread.as_ref(), *unseen_images, *untold_tools);
+                    self.shortfalls(attempt.step, lines).await;
+                }
+                AttemptState::Open => {}
             }
         }
         for slept in &turn.slept {
@@ -353,10 +366,18 @@ impl Answer {
         }
     }
 
-    /// The model did not see all of the conversation; said once for each answer.
-    async fn unread(&mut self, step: u32, unread: &Unread) {
-        if self.unread.insert(step) {
-            self.aside(engine::words::unread(unread, None)).await;
+    /// Whether the turn came to its end with a thought and no answer after it.
+    pub(super) fn only_thinks(&self, outcome: &TurnOutcome) -> bool {
+        self.only_thinks && matches!(outcome, TurnOutcome::Completed { .. })
+    }
+
+    /// What the model did not get of the conversation; said once for each answer.
+    async fn shortfalls(&mut self, step: u32, lines: impl Iterator<Item = String>) {
+        let mut lines = lines.peekable();
+        if lines.peek().is_some() && self.unread.insert(step) {
+            for line in lines {
+                self.aside(line).await;
+            }
         }
     }
 
@@ -389,6 +410,7 @@ impl Answer {
             return; // All of it was printed.
         };
         *printed = (*printed).max(end);
+        self.only_thinks = part == Part::Reasoning;
         match (part, self.talk) {
             (Part::Answer, _) => self.say(item, fresh).await,
             (Part::Reasoning, Talk::Verbose) => {

@@ -13,14 +13,15 @@ use std::{
 
 use engine::Engine;
 use protocol::{
-    AttachReason, Attached, Cursor, ErrorCode, ErrorReport, InterruptedWhy, Op, PROTOCOL, Page,
-    PageId, Phase, SessionId, StreamId, TranscriptPage, TurnId, TurnOutcome, TypedKey,
+    AttachReason, Attached, Cursor, ErrorCode, ErrorReport, Image, InterruptedWhy, Op, PROTOCOL,
+    Page, PageId, Phase, SessionId, StreamId, TranscriptPage, TurnId, TurnOutcome, TypedKey,
 };
 use tokio::{task::JoinSet, time::Sleep};
 
 use crate::{
     arguments::{Beginning, Order, Prompt, Talk},
     choice::{self, NoChoice},
+    image_file,
     signals::{Asked, Signals},
 };
 
@@ -136,6 +137,7 @@ enum Wanted<'a> {
     Said {
         text: String,
         session: Option<&'a str>,
+        images: &'a [PathBuf],
     },
     GoingOn(&'a str),
     Again(&'a str),
@@ -144,7 +146,11 @@ enum Wanted<'a> {
 /// Also says whether stdin was read to its end for it.
 fn wanted(beginning: &Beginning) -> io::Result<(Wanted<'_>, bool)> {
     Ok(match beginning {
-        Beginning::Say { prompt, session } => {
+        Beginning::Say {
+            prompt,
+            session,
+            images,
+        } => {
             let (text, by_stdin) = match prompt {
                 Prompt::Said(text) => (text.clone(), false),
                 Prompt::Stdin => {
@@ -156,7 +162,12 @@ fn wanted(beginning: &Beginning) -> io::Result<(Wanted<'_>, bool)> {
                 }
             };
             let session = session.as_deref();
-            (Wanted::Said { text, session }, by_stdin)
+            let said = Wanted::Said {
+                text,
+                session,
+                images,
+            };
+            (said, by_stdin)
         }
         Beginning::Continue { session } => (Wanted::GoingOn(session), false),
         Beginning::Retry { session } => (Wanted::Again(session), false),
@@ -234,6 +245,12 @@ enum Refused {
     Choice(#[from] NoChoice),
     #[error(transparent)]
     Engine(#[from] ErrorReport),
+    #[error("the image ‘{path}’ cannot be read: {source}; name another file with --image")]
+    Image {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("the message was taken and no turn was begun")]
     NoTurn,
     #[error("the answer came with holes; `holdfast show` has what is stored")]
@@ -258,6 +275,7 @@ impl Refused {
             | Self::Nothing(_)
             | Self::Choice(_)
             | Self::Engine(_)
+            | Self::Image { .. }
             | Self::NoTurn
             | Self::Gap
             | Self::NotSaved => Exit::Failed,
@@ -330,6 +348,9 @@ impl Conversation {
             // The answer is out either way; where it cannot be noted, a window marks it as new.
             let _ = engine.submit(engine.mint_op(), seen).await;
         }
+        if answer.only_thinks(&outcome) {
+            self.margin.say(engine::words::ONLY_THOUGHT);
+        }
         Ok(match (self.ended(&outcome), answer.printing) {
             (Exit::Done, Printing::Failed) => Exit::Failed,
             (exit, Printing::Goes | Printing::Unheard | Printing::Failed) => exit,
@@ -344,8 +365,8 @@ impl Conversation {
         folder: Option<String>,
         session: SessionId,
     ) -> Result<TurnId, Refused> {
-        let text = match wanted {
-            Wanted::Said { text, .. } => text,
+        let (text, images) = match wanted {
+            Wanted::Said { text, images, .. } => (text, images),
             // Both name a session.
             Wanted::GoingOn(_) | Wanted::Again(_) => return Err(Refused::NoTurn),
         };
@@ -357,6 +378,7 @@ impl Conversation {
             text,
             folder,
             options: protocol::ModelOptions::default(),
+            images: self.taken(images).await?,
         };
         self.begun_by(op).await
     }
@@ -372,7 +394,7 @@ impl Conversation {
         let transcript = transcript_of(attached).ok_or(Refused::NoTurn)?;
         let session = transcript.session;
         let start = match wanted {
-            Wanted::Said { text, .. } => Start::Say(text),
+            Wanted::Said { text, images, .. } => Start::Say(text, self.taken(images).await?),
             Wanted::GoingOn(_) => Start::going_on(transcript)?,
             Wanted::Again(_) => {
                 let start = Start::again(transcript)?;
@@ -398,6 +420,22 @@ impl Conversation {
         }
         self.tell_folder(folder.as_deref().or(folder_before));
         self.begun_by(start.op_in(session)).await
+    }
+
+    /// Has the engine take the images in these files.
+    async fn taken(&self, paths: &[PathBuf]) -> Result<Vec<Image>, Refused> {
+        let mut taken = Vec::new();
+        for path in paths {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let bytes = image_file::read(path).map_err(|source| Refused::Image {
+                path: path.clone(),
+                source,
+            })?;
+            let image = self.engine.take_image(&name, bytes).await?;
+            self.margin.murmur(words::image(&image));
+            taken.push(image);
+        }
+        Ok(taken)
     }
 
     /// Whoever lets a model read files should see which.

@@ -3,8 +3,8 @@
 //! Invariant: what a session cannot go on with is refused here in words, before any server is asked.
 
 use protocol::{
-    Effect, ItemBody, Op, Part, Seq, SessionId, StopReason, ToolState, TranscriptPage, TurnId,
-    TurnOutcome, TurnView,
+    Effect, Image, ItemBody, Op, Part, Seq, SessionId, StopReason, ToolState, TranscriptPage,
+    TurnId, TurnOutcome, TurnView,
 };
 
 use super::words;
@@ -33,7 +33,7 @@ pub(super) enum NothingTo {
 /// What is submitted to begin the turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Start {
-    Say(String),
+    Say(String, Vec<Image>),
     Continue { turn: TurnId, expected_tip: Seq },
     Retry { turn: TurnId, expected_tip: Seq },
 }
@@ -85,7 +85,11 @@ impl Start {
     /// In a session that exists.
     pub(super) fn op_in(self, session: SessionId) -> Op {
         match self {
-            Self::Say(text) => Op::SendMessage { session, text },
+            Self::Say(text, images) => Op::SendMessage {
+                session,
+                text,
+                images,
+            },
             Self::Continue { turn, expected_tip } => Op::ContinueTurn {
                 session,
                 turn,

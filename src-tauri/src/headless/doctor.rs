@@ -11,12 +11,15 @@ use protocol::{
 };
 use serde_json::json;
 
-use crate::arguments::Format;
+use crate::{
+    arguments::{self, Format, ProviderWish, ServerWord},
+    choice,
+};
 
 use super::{
     Exit, complain,
     keeping::{self, NoServer, NotKnown},
-    print,
+    print, stored,
 };
 
 /// Why nothing was examined.
@@ -64,7 +67,7 @@ pub(crate) async fn doctor(data_dir: &Path, server: Option<String>, format: Form
         engine.shutdown(InterruptedWhy::AppExit).await;
         let examined = examined?;
         let text = match format {
-            Format::Json => format!("{}\n", serde_json::to_string_pretty(&shapes(&examined))?),
+            Format::Json => stored::json(&shapes(&examined))?,
             Format::Text => print::for_stdout(&page(&examined)).into_owned(),
         };
         print::put(&text)?;
@@ -82,23 +85,29 @@ async fn examined(engine: &Engine, word: Option<&str>) -> Result<Vec<Examination
     let servers = match word {
         None if library.providers.is_empty() => return Err(NoServer::None.into()),
         None => library.providers.clone(),
-        Some(word) => match keeping::known(engine, word).await {
-            Ok(server) => vec![server],
-            // What looks like an address need not be in the settings.
-            Err(NotKnown::Server(_)) if word.contains(['.', ':', '/']) => {
-                let draft = Box::new(DraftServer {
-                    provider: typed(engine, word).await,
-                    key: None,
-                });
-                let server = Examined::Draft { draft };
-                let args = ExamineArgs {
-                    server,
-                    model: None,
-                };
-                return Ok(vec![engine.examine(args).await?]);
+        Some(word) => {
+            let named = ServerWord::of(word);
+            let wish = match &named {
+                ServerWord::New(wish) => Some(wish),
+                ServerWord::Known(_) => None,
+            };
+            match keeping::known(engine, &named).await {
+                Ok(server) => vec![server],
+                // What looks like an address need not be in the settings.
+                Err(NotKnown::Server(_)) if wish.is_some() || word.contains(['.', ':', '/']) => {
+                    let draft = Box::new(DraftServer {
+                        provider: typed(engine, word, wish).await,
+                        key: None,
+                    });
+                    let args = ExamineArgs {
+                        server: Examined::Draft { draft },
+                        model: arguments::model_file(word),
+                    };
+                    return Ok(vec![engine.examine(args).await?]);
+                }
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => return Err(error.into()),
-        },
+        }
     };
     let mut all = Vec::with_capacity(servers.len());
     for server in servers {
@@ -112,21 +121,29 @@ async fn examined(engine: &Engine, word: Option<&str>) -> Result<Vec<Examination
     Ok(all)
 }
 
-/// An address as a server: of the kind that answers there, if any does.
-async fn typed(engine: &Engine, word: &str) -> Provider {
-    let (dialect, base_url) = match engine.probe(word, None).await {
-        protocol::ProbeReport::Works {
-            dialect, base_url, ..
-        } => (dialect, base_url),
-        protocol::ProbeReport::Fails { .. } => (Dialect::OpenAiChat, word.to_owned()),
+/// An address as a server: of the kind that was said, else of the one that answers there, if any does.
+async fn typed(engine: &Engine, word: &str, wish: Option<&ProviderWish>) -> Provider {
+    let (dialect, base_url) = match wish {
+        Some(wish) => (wish.dialect, wish.base_url.clone()),
+        None => match engine.probe(word, None).await {
+            protocol::ProbeReport::Works {
+                dialect, base_url, ..
+            } => (dialect, base_url),
+            protocol::ProbeReport::Fails { .. } => (Dialect::OpenAiChat, word.to_owned()),
+        },
+    };
+    let name = match dialect {
+        Dialect::Local => "This computer",
+        Dialect::Ollama | Dialect::OpenAiChat | Dialect::Anthropic => "The server",
     };
     Provider {
         id: engine.mint_provider(),
-        name: "The server".to_owned(),
+        name: name.to_owned(),
         dialect,
         base_url,
         num_ctx: None,
         keep_alive: None,
+        files: Vec::new(),
         think: Think::default(),
         limits: None,
         connection: Connection::default(),
@@ -158,15 +175,13 @@ fn page(examined: &[Examination]) -> String {
 fn fix_words(finding: &Finding) -> Option<String> {
     Some(match finding.fix.as_ref()? {
         Fix::Change { provider } => {
-            let kind = match provider.dialect {
-                Dialect::Ollama => "ollama",
-                Dialect::OpenAiChat => "openai",
-                Dialect::Anthropic => "anthropic",
-            };
             if finding.check == Check::Proxy {
                 "choose “No proxy” for it in the window’s settings".to_owned()
             } else {
-                format!("--provider {kind}={}", provider.base_url)
+                format!(
+                    "--provider {}",
+                    choice::word(provider.dialect, &provider.base_url)
+                )
             }
         }
         Fix::Trust { .. } => {
@@ -190,4 +205,38 @@ fn shapes(examined: &[Examination]) -> serde_json::Value {
         })
     };
     examined.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::ProxyChoice;
+
+    use super::*;
+
+    #[test]
+    fn to_go_past_the_proxy_is_said_where_that_is_the_finding_and_nowhere_else() {
+        let change = |check, proxy: &ProxyChoice| {
+            let mut provider = choice::tests::provider("Box", Dialect::OpenAiChat, "http://h:1/v1");
+            provider.connection.proxy = proxy.clone();
+            let finding = Finding {
+                fix: Some(Fix::Change {
+                    provider: Box::new(provider),
+                }),
+                ..Finding::new(check, Verdict::Bad, "It is so.")
+            };
+            fix_words(&finding).unwrap_or_default()
+        };
+        // Whoever goes past every proxy already has other troubles, too.
+        for proxy in [ProxyChoice::Direct, ProxyChoice::System] {
+            for check in [Check::Address, Check::Language] {
+                assert_eq!(
+                    change(check, &proxy),
+                    "--provider openai=http://h:1/v1",
+                    "{check:?} {proxy:?}"
+                );
+            }
+            let said = change(Check::Proxy, &proxy);
+            assert!(said.contains("No proxy"), "{said}");
+        }
+    }
 }

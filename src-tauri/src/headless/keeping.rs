@@ -11,7 +11,7 @@ use std::{
 use engine::Engine;
 use protocol::{
     ErrorReport, InterruptedWhy, KeptSecrets, KeyChange, KeyPlace, KeychainReport, KeysReport,
-    Provider, SecretName, TypedKey,
+    LibraryPage, Provider, SecretName, TypedKey,
 };
 
 use crate::{
@@ -50,6 +50,10 @@ pub(super) enum NoServer {
         "no server is in the settings yet; name one as openai=URL, anthropic=URL or ollama=URL"
     )]
     None,
+    #[error(
+        "{0} is not in the settings yet; `holdfast ask --provider {0} …` adds it, and so does the window"
+    )]
+    NotAdded(String),
     #[error("there is no server ‘{word}’; there are {names}")]
     Unknown {
         /// As it was named.
@@ -57,8 +61,13 @@ pub(super) enum NoServer {
         /// Those there are.
         names: String,
     },
-    #[error("several servers are called ‘{0}’; name it by its address")]
-    Several(String),
+    #[error("several servers are called ‘{word}’; name one by its kind and address: {names}")]
+    Several {
+        /// As it was named.
+        word: String,
+        /// Those that it may be.
+        names: String,
+    },
 }
 
 /// Shows, keeps or forgets.
@@ -102,10 +111,7 @@ async fn with(
 ) -> Result<String, NotDone> {
     let server = match (&order.server, &order.wish) {
         (ServerWord::New(wish), KeyWish::Keep(_)) => choice::ensured(engine, wish).await?,
-        (ServerWord::New(wish), KeyWish::Look | KeyWish::Forget) => {
-            known(engine, &wish.base_url).await?
-        }
-        (ServerWord::Known(word), _) => known(engine, word).await?,
+        (word, _) => known(engine, word).await?,
     };
     let name = SecretName::Key;
     let change = match (&order.wish, typed) {
@@ -129,33 +135,50 @@ async fn with(
     Ok(words(&server, &report))
 }
 
-/// A server of the settings by its name or address.
-pub(super) async fn known(engine: &Engine, word: &str) -> Result<Provider, NotKnown> {
+/// A server of the settings by its name or address, or by both its kind and address.
+pub(super) async fn known(engine: &Engine, word: &ServerWord) -> Result<Provider, NotKnown> {
     let library = engine.library().await?;
-    let base = word.trim_end_matches('/');
-    let by_address = library
-        .providers
-        .iter()
-        .find(|server| server.base_url.eq_ignore_ascii_case(base));
-    if let Some(server) = by_address {
-        return Ok(server.clone());
+    Ok(meant(&library, word)?.clone())
+}
+
+fn meant<'a>(library: &'a LibraryPage, word: &ServerWord) -> Result<&'a Provider, NoServer> {
+    match word {
+        ServerWord::New(wish) => choice::configured(library, wish.dialect, &wish.base_url)
+            .ok_or_else(|| NoServer::NotAdded(choice::word(wish.dialect, &wish.base_url))),
+        ServerWord::Known(word) => named(library, word),
     }
-    let mut named = library
-        .providers
-        .iter()
-        .filter(|server| server.name.to_lowercase() == word.to_lowercase());
-    match (named.next(), named.next()) {
-        (Some(server), None) => Ok(server.clone()),
-        (Some(_), Some(_)) => Err(NoServer::Several(word.to_owned()).into()),
-        (None, _) if library.providers.is_empty() => Err(NoServer::None.into()),
-        (None, _) => {
-            let names: Vec<&str> = library.providers.iter().map(|s| s.name.as_str()).collect();
-            Err(NoServer::Unknown {
+}
+
+fn named<'a>(library: &'a LibraryPage, word: &str) -> Result<&'a Provider, NoServer> {
+    let base = word.trim_end_matches('/');
+    let at = |server: &&Provider| server.base_url.eq_ignore_ascii_case(base);
+    let called = |server: &&Provider| server.name.to_lowercase() == word.to_lowercase();
+    let mut found: Vec<&Provider> = library.providers.iter().filter(at).collect();
+    if found.is_empty() {
+        found.extend(library.providers.iter().filter(called));
+    }
+    match found.as_slice() {
+        [server] => Ok(server),
+        [] => Err(NoServer::among(library, word.to_owned())),
+        several => {
+            let names = several.iter().map(|s| choice::word(s.dialect, &s.base_url));
+            Err(NoServer::Several {
                 word: word.to_owned(),
-                names: names.join(", "),
-            }
-            .into())
+                names: names.collect::<Vec<_>>().join(", "),
+            })
         }
+    }
+}
+
+impl NoServer {
+    /// There are others, or none.
+    fn among(library: &LibraryPage, word: String) -> Self {
+        if library.providers.is_empty() {
+            return Self::None;
+        }
+        let names: Vec<&str> = library.providers.iter().map(|s| s.name.as_str()).collect();
+        let names = names.join(", ");
+        Self::Unknown { word, names }
     }
 }
 
@@ -178,13 +201,14 @@ impl From<NotKnown> for NotDone {
 }
 
 fn words(server: &Provider, report: &KeysReport) -> String {
-    let words = match &report.kept {
+    let mut words = match &report.kept {
         None => format!("no key is kept for {}\n", server.name),
         Some(KeptSecrets {
             place,
             origin,
             key,
             headers,
+            elsewhere,
         }) => {
             let what = match key {
                 Some(key) => match &key.ends {
@@ -207,8 +231,75 @@ fn words(server: &Provider, report: &KeysReport) -> String {
                 [] => String::new(),
                 headers => format!("with it: {}\n", headers.join(", ")),
             };
-            format!("{what} {place}\nit is sent to {origin} alone\n{more}")
+            let moved = if *elsewhere {
+                "the server is elsewhere now, and is not sent it; enter it again if it is for that address too\n"
+            } else {
+                ""
+            };
+            format!("{what} {place}\nit is sent to {origin} alone\n{moved}{more}")
         }
     };
+    if report.left {
+        words.push_str(
+            "the system’s keychain did not answer, and may still have a copy; the next start takes it out\n",
+        );
+    }
     print::for_stdout(&words).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Dialect;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_meant_by_its_name_or_address_and_never_one_of_two() {
+        let provider =
+            |name: &str, dialect, base_url: &str| choice::tests::provider(name, dialect, base_url);
+        let library = choice::tests::library(vec![
+            provider("Box", Dialect::Ollama, "http://h:1"),
+            provider("Twin", Dialect::Ollama, "http://h:2"),
+            provider("twin", Dialect::OpenAiChat, "http://h:3/v1"),
+            provider("Both", Dialect::OpenAiChat, "http://h:44/v1"),
+            provider("Ways", Dialect::Anthropic, "http://h:44/v1"),
+        ]);
+        let found = |word: &str| named(&library, word).map(|server| server.name.clone());
+        assert_eq!(found("box").ok().as_deref(), Some("Box"));
+        assert_eq!(found("HTTP://h:2/").ok().as_deref(), Some("Twin"));
+        for (word, names) in [
+            ("TWIN", "ollama=http://h:2, openai=http://h:3/v1"),
+            (
+                "http://h:44/v1",
+                "openai=http://h:44/v1, anthropic=http://h:44/v1",
+            ),
+        ] {
+            let said = found(word).expect_err("two").to_string();
+            assert!(said.ends_with(names), "{said}");
+        }
+        let said = found("nobody").expect_err("none").to_string();
+        assert!(said.contains("Box, Twin"), "{said}");
+        let none = named(&choice::tests::library(vec![]), "Box").expect_err("none at all");
+        assert!(matches!(none, NoServer::None));
+    }
+
+    #[test]
+    fn a_kind_and_an_address_that_were_not_added_are_told_how_to_be_whatever_is_there() {
+        let box_ = choice::tests::provider("Box", Dialect::Ollama, "http://h:1");
+        let word = ServerWord::of("openai=http://h:1/v1");
+        for servers in [vec![], vec![box_.clone()]] {
+            let library = choice::tests::library(servers);
+            let said = meant(&library, &word).expect_err("not added").to_string();
+            assert!(
+                said.starts_with("openai=http://h:1/v1 is not in the settings yet")
+                    && said.contains("holdfast ask --provider openai=http://h:1/v1"),
+                "{said}"
+            );
+        }
+        let library = choice::tests::library(vec![box_]);
+        for word in ["ollama=http://h:1", "Box", "http://h:1"] {
+            let found = meant(&library, &ServerWord::of(word)).map(|server| server.name.clone());
+            assert_eq!(found.ok().as_deref(), Some("Box"), "{word}");
+        }
+    }
 }

@@ -11,21 +11,22 @@ use std::{
 
 use engine::Engine;
 use protocol::{
-    ErrorReport, Failure, InterruptedWhy, LibraryPage, ManageModelArgs, Model, ModelAction, Op,
-    ProbeReport, Provider, PullProgress, PullState, canonical_model_name,
+    Dialect, ErrorReport, Failure, InterruptedWhy, ManageModelArgs, Model, ModelAction, ModelRef,
+    Op, ProbeReport, Provider, ProviderId, PullProgress, PullState, pulled_name,
 };
 use serde::Serialize;
 
 use crate::{
-    arguments::{Caring, Format, OfModels, Wish},
+    arguments::{Caring, Format, OfModels, ServerWord},
     choice::{self, NoChoice},
     signals::Signals,
 };
 
 use super::{
     Exit, complain,
+    keeping::{self, NoServer, NotKnown},
     print::{self, Margin},
-    words,
+    stored, words,
 };
 
 /// As long as an engine parks a question about downloads.
@@ -40,8 +41,8 @@ enum NotDone {
     Refused(#[from] ErrorReport),
     #[error("{}", .0.message)]
     Fails(Failure),
-    #[error("there is no server called ‘{0}’ in the settings; there are: {1}")]
-    NoServer(String, String),
+    #[error(transparent)]
+    Server(#[from] NoServer),
     #[error("nobody can be asked here whether {0} is to be deleted; say --yes")]
     NobodyToAsk(String),
     #[error("signals cannot be handled: {0}")]
@@ -50,6 +51,15 @@ enum NotDone {
     Shape(#[from] serde_json::Error),
     #[error("the output could not be printed: {0}")]
     Print(#[from] io::Error),
+}
+
+impl From<NotKnown> for NotDone {
+    fn from(error: NotKnown) -> Self {
+        match error {
+            NotKnown::Server(error) => Self::Server(error),
+            NotKnown::Engine(error) => Self::Refused(error),
+        }
+    }
 }
 
 /// Does what was ordered, on one engine.
@@ -78,10 +88,15 @@ async fn done(engine: &Engine, order: &OfModels) -> Result<Exit, NotDone> {
             let text = match format {
                 Format::Json => {
                     let shape: Vec<_> = models.iter().map(|m| Listed::of(m, &provider)).collect();
-                    format!("{}\n", serde_json::to_string_pretty(&shape)?)
+                    stored::json(&shape)?
                 }
                 Format::Text => {
                     margin.murmur(format_args!("{} at {}", provider.name, provider.base_url));
+                    if models.is_empty() && provider.dialect == Dialect::Local {
+                        margin.murmur(
+                            "no model yet; put a GGUF file there, or `holdfast pull ADDRESS` of one",
+                        );
+                    }
                     models.iter().map(line).collect()
                 }
             };
@@ -90,7 +105,8 @@ async fn done(engine: &Engine, order: &OfModels) -> Result<Exit, NotDone> {
         }
         Caring::Pull { model } => pull(engine, &provider, model, margin).await,
         Caring::Delete { model, unasked } => {
-            if !unasked && !agreed(&provider, model)? {
+            let file = file_of(engine, &provider, model).await;
+            if !unasked && !agreed(&provider, model, file.as_ref())? {
                 margin.say("nothing was deleted");
                 return Ok(Exit::Stopped);
             }
@@ -98,7 +114,14 @@ async fn done(engine: &Engine, order: &OfModels) -> Result<Exit, NotDone> {
                 model: model.clone(),
             };
             manage(engine, &provider, action).await?;
-            margin.say(format_args!("{model} was deleted from {}", provider.name));
+            match file {
+                Some(file) if !file.ours => margin.say(format_args!(
+                    "{model} is forgotten; the file stays where it is"
+                )),
+                Some(_) | None => {
+                    margin.say(format_args!("{model} was deleted from {}", provider.name));
+                }
+            }
             Ok(Exit::Done)
         }
         Caring::Copy { model, to } => {
@@ -132,7 +155,27 @@ async fn manage(
         .await
 }
 
-/// The server that is meant: by its name or address, by `--provider`, or the usual one.
+/// Whether models of this computer are meant by a name.
+fn is_local(name: &str) -> bool {
+    name.eq_ignore_ascii_case("local") || name.eq_ignore_ascii_case("this computer")
+}
+
+/// What is known of the file of a model, if it is one of this computer.
+async fn file_of(engine: &Engine, provider: &Provider, model: &str) -> Option<protocol::ModelFile> {
+    if provider.id != ProviderId::THIS_COMPUTER {
+        return None;
+    }
+    match engine.models(provider.id).await {
+        ProbeReport::Works { models, .. } => {
+            let found = models.into_iter().find(|known| known.name == model);
+            found.and_then(|known| known.file)
+        }
+        // Whoever does it says why not.
+        ProbeReport::Fails { .. } => None,
+    }
+}
+
+/// The server that is meant: by its name or address, by `--provider`, by the model, or the usual one.
 async fn server(engine: &Engine, order: &OfModels) -> Result<Provider, NotDone> {
     let named = match &order.caring {
         Caring::List { server, .. } => server.as_deref(),
@@ -141,50 +184,53 @@ async fn server(engine: &Engine, order: &OfModels) -> Result<Provider, NotDone> 
         | Caring::Copy { .. }
         | Caring::Unload { .. } => None,
     };
-    let library = engine.library().await?;
-    if let Some(name) = named {
-        let is_it = |provider: &&Provider| {
-            provider.name.eq_ignore_ascii_case(name)
-                || provider.base_url == name.trim_end_matches('/')
-        };
-        let found = library.providers.iter().find(is_it).cloned();
-        return found.ok_or_else(|| NotDone::NoServer(name.to_owned(), names(&library)));
+    let here = engine.this_computer();
+    let is_here = match &order.caring {
+        Caring::List { .. } => named.is_some_and(is_local),
+        // An address of whatever kind; no model of an Ollama is called so.
+        Caring::Pull { model } => model.contains("://"),
+        Caring::Delete { model, .. } | Caring::Unload { model } => {
+            order.provider.is_none() && file_of(engine, &here, model).await.is_some()
+        }
+        Caring::Copy { .. } => false,
+    };
+    if is_here {
+        let mut known = engine.library().await?.providers.into_iter();
+        return Ok(known
+            .find(|provider| provider.id == here.id)
+            .unwrap_or(here));
+    }
+    if let Some(word) = named {
+        return Ok(keeping::known(engine, &ServerWord::of(word)).await?);
     }
     if let Some(wanted) = &order.provider {
         return Ok(choice::ensured(engine, wanted).await?);
     }
-    // Whom `ask` would ask; which model that is does not matter here.
-    let wish = Wish {
-        provider: None,
-        model: Some(String::new()),
-    };
-    let usual = choice::choose(engine, &wish, None, None).await?;
     let library = engine.library().await?;
-    let mut providers = library.providers.into_iter();
-    let found = providers.find(|provider| provider.id == usual.provider);
-    found.ok_or(NotDone::Choice(NoChoice::NoProvider))
-}
-
-fn names(library: &LibraryPage) -> String {
-    let names: Vec<&str> = library.providers.iter().map(|p| p.name.as_str()).collect();
-    if names.is_empty() {
-        "none".to_owned()
-    } else {
-        names.join(", ")
-    }
+    Ok(choice::usual(engine, &library, None).await?)
 }
 
 /// Asks at the terminal; says what is lost.
-fn agreed(provider: &Provider, model: &str) -> Result<bool, NotDone> {
+fn agreed(
+    provider: &Provider,
+    model: &str,
+    file: Option<&protocol::ModelFile>,
+) -> Result<bool, NotDone> {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return Err(NotDone::NobodyToAsk(model.to_owned()));
     }
     let mut stderr = io::stderr();
-    write!(
-        stderr,
-        "Delete {model} from {}? Its files are removed there and would have to be downloaded again; conversations stay. [y/N] ",
-        provider.name
-    )?;
+    match file {
+        Some(file) if !file.ours => write!(
+            stderr,
+            "Forget {model}? The file stays where it is, and so do conversations. [y/N] "
+        )?,
+        Some(_) | None => write!(
+            stderr,
+            "Delete {model} from {}? Its files are removed there and would have to be downloaded again; conversations stay. [y/N] ",
+            provider.name
+        )?,
+    }
     stderr.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
@@ -207,6 +253,12 @@ async fn pull(
         model: model.to_owned(),
     };
     engine.submit(engine.mint_op(), op).await?;
+    // An address is put in order before it is kept, and its file gets a name that every disk takes.
+    let file = engine::model_address(model);
+    let (model, name) = match &file {
+        Some((address, name)) => (address.as_str(), name.as_str()),
+        None => (model, pulled_name(model)),
+    };
     let mut told = Telling::new();
     let mut seen = None;
     loop {
@@ -220,16 +272,17 @@ async fn pull(
             }
         };
         seen = Some(pulls.revision);
-        let ours = pulls.pulls.into_iter().find(|pull| {
-            pull.model.provider == provider.id
-                && canonical_model_name(&pull.model.model) == canonical_model_name(model)
-        });
+        let mut all = pulls.pulls.into_iter();
+        let ours = all.find(|pull| is_pull_of(&pull.model, provider, model));
         match ours.map(|pull| pull.state) {
             Some(PullState::Waiting) => {}
             Some(PullState::Running { progress }) => told.tell(&progress),
-            Some(PullState::Completed { .. }) => {
+            Some(PullState::Completed { sha256, .. }) => {
                 told.end();
-                margin.say(format_args!("{} has {model} now", provider.name));
+                margin.say(format_args!("{} has {name} now", provider.name));
+                if let Some(sha256) = sha256 {
+                    margin.say(format_args!("its SHA-256 is {sha256}"));
+                }
                 return Ok(Exit::Done);
             }
             Some(PullState::Failed { failure }) => {
@@ -239,10 +292,20 @@ async fn pull(
             // Somebody else ended it.
             Some(PullState::Interrupted) | None => {
                 told.end();
+                margin.say("the download was ended from elsewhere");
                 return Ok(Exit::Stopped);
             }
         }
     }
+}
+
+fn is_pull_of(pulled: &ModelRef, provider: &Provider, model: &str) -> bool {
+    pulled.provider == provider.id
+        && if provider.id == ProviderId::THIS_COMPUTER {
+            pulled.model == model
+        } else {
+            pulled.is_pull_of(provider.id, model)
+        }
 }
 
 /// How far a download is, on stderr: one line that is written over on a terminal, and else a line per tenth.
@@ -317,6 +380,9 @@ struct Listed<'a> {
     quantization: Option<&'a str>,
     capabilities: &'a [String],
     expires_at: Option<protocol::Timestamp>,
+    /// What a file of this computer says of itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a protocol::ModelFile>,
 }
 
 impl<'a> Listed<'a> {
@@ -333,6 +399,7 @@ impl<'a> Listed<'a> {
             quantization: model.quantization.as_deref(),
             capabilities: &model.capabilities,
             expires_at: model.expires_at,
+            file: model.file.as_ref(),
         }
     }
 }
@@ -352,13 +419,18 @@ fn line(model: &Model) -> String {
         .map(String::as_str)
         .collect();
     let abilities = (!abilities.is_empty()).then(|| abilities.join(", "));
+    let file = model.file.as_ref();
+    let said = file.and_then(|file| file.problem.clone().or_else(|| file.warning.clone()));
+    let license = file.and_then(|file| file.license.clone());
     let facts: Vec<String> = [
         loaded,
         model.parameters.clone(),
         model.quantization.clone(),
         size,
         context,
+        license,
         abilities,
+        said,
     ]
     .into_iter()
     .flatten()

@@ -297,8 +297,18 @@ fn recorded(reader: &Reader, session: SessionId, turn: TurnId) -> Result<Recordi
 /// One event, as `ask` prints it; what `ask` asks or has just been told is told here.
 async fn tell(event: &Event, answer: &mut Answer) {
     match &event.body {
-        EventBody::UserMessageAdded { text, purpose, .. } => match purpose {
+        EventBody::UserMessageAdded {
+            text,
+            purpose,
+            images,
+            ..
+        } => match purpose {
             MessagePurpose::Said => {
+                for image in images {
+                    answer
+                        .quote(&format!("[{}]", question::harmless(&words::image(image))))
+                        .await;
+                }
                 answer
                     .quote(&format!("you: {}", question::harmless(text)))
                     .await

@@ -253,6 +253,7 @@ mod tests {
                             text: "hi".to_owned(),
                             op: OpId::from_bits(2),
                             purpose: MessagePurpose::Said,
+                            images: Vec::new(),
                         },
                     ),
                     item(

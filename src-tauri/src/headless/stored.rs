@@ -99,7 +99,7 @@ pub(crate) async fn events(data_dir: Option<PathBuf>, word: &str, format: Format
     ended(printed.await)
 }
 
-fn ended(outcome: Result<(), Unread>) -> Exit {
+pub(super) fn ended(outcome: Result<(), Unread>) -> Exit {
     match outcome {
         Ok(()) => Exit::Done,
         Err(error) => complain(error, Exit::Failed),
@@ -153,7 +153,7 @@ pub(super) async fn reader(data_dir: &Path) -> Result<Reader, Unread> {
     }
 }
 
-fn json(value: &impl Serialize) -> serde_json::Result<String> {
+pub(super) fn json(value: &impl Serialize) -> serde_json::Result<String> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
     Ok(text)
@@ -189,11 +189,17 @@ fn transcript(page: &TranscriptPage) -> String {
         }
         for attempt in &turn.attempts {
             if let AttemptState::Ended {
-                unread: Some(unread),
+                unread,
+                unseen_images,
+                untold_tools,
                 ..
             } = &attempt.state
             {
-                text.push_str(&format!("-- {}\n", engine::words::unread(unread, None)));
+                for line in
+                    engine::words::shortfalls(unread.as_ref(), *unseen_images, *untold_tools)
+                {
+                    text.push_str(&format!("-- {line}\n"));
+                }
             }
         }
         for slept in &turn.slept {
@@ -214,10 +220,15 @@ fn paragraph(text: &mut String, turn: &TurnView, item: &ItemView) {
         ItemBody::UserMessage {
             text: said,
             purpose,
+            images,
             ..
         } => match purpose {
             MessagePurpose::Said => {
-                writeln!(text, "You, {}\n{said}\n", words::time(item.began_at))
+                let shown: String = images
+                    .iter()
+                    .map(|image| format!("[{}]\n", words::image(image)))
+                    .collect();
+                writeln!(text, "You, {}\n{shown}{said}\n", words::time(item.began_at))
             }
             // What the model is told then are not the user's words.
             MessagePurpose::Continue { .. } => {
@@ -420,6 +431,7 @@ mod tests {
                 text: "Please go on.".to_owned(),
                 op: OpId::from_bits(1),
                 purpose: MessagePurpose::Continue { of: TurnId::FIRST },
+                images: Vec::new(),
             },
             ItemBody::Compacted {
                 through: Some(TurnId::FIRST),

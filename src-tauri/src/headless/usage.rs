@@ -16,11 +16,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Format;
 
-use super::{
-    Exit, complain, print,
-    stored::{self, Unread},
-    words,
-};
+use super::{Exit, print, stored, words};
 
 const MS_PER_DAY: i64 = 86_400_000;
 
@@ -33,17 +29,13 @@ pub(crate) async fn usage(data_dir: Option<PathBuf>, format: Format, days: u32) 
             None => Ledger::default(),
         };
         let text = match format {
-            Format::Json => {
-                let mut text = serde_json::to_string_pretty(&shape(&ledger, &bounds))?;
-                text.push('\n');
-                text
-            }
+            Format::Json => stored::json(&shape(&ledger, &bounds))?,
             Format::Text => page(&ledger, &bounds),
         };
         print::put(&text)?;
         Ok(())
     };
-    ended(printed.await)
+    stored::ended(printed.await)
 }
 
 /// Prints where the time of each turn of a session went.
@@ -58,23 +50,14 @@ pub(crate) async fn timings(data_dir: Option<PathBuf>, word: &str, format: Forma
         let text = match format {
             Format::Json => {
                 let turns: Vec<Value> = shown.iter().map(|(turn, w)| falls(*turn, w)).collect();
-                let mut text = serde_json::to_string_pretty(&turns)?;
-                text.push('\n');
-                text
+                stored::json(&turns)?
             }
             Format::Text => shown.iter().map(|(turn, w)| fallen(*turn, w)).collect(),
         };
         print::put(&print::for_stdout(&text))?;
         Ok(())
     };
-    ended(printed.await)
-}
-
-fn ended(outcome: Result<(), Unread>) -> Exit {
-    match outcome {
-        Ok(()) => Exit::Done,
-        Err(error) => complain(error, Exit::Failed),
-    }
+    stored::ended(printed.await)
 }
 
 fn events_of(reader: &Reader, session: SessionId, turn: TurnId) -> Result<Vec<Event>, ReadError> {
@@ -171,7 +154,7 @@ fn counted(sums: &LedgerSums, cost: Cost) -> serde_json::Map<String, Value> {
         "requests": sums.attempts(), "ended": sums.ended, "failed": sums.failed, "stopped": sums.cancelled,
         "interrupted": sums.interrupted, "running": sums.open,
         "tokens_in": known(sums.prompt_tokens, sums.prompt_known), "tokens_in_of": sums.prompt_known,
-        "tokens_cached": known(sums.cached_tokens, sums.prompt_known),
+        "tokens_cached": known(sums.cached_tokens, sums.cached_known), "tokens_cached_of": sums.cached_known,
         "tokens_out": known(sums.completion_tokens, sums.completion_known), "tokens_out_of": sums.completion_known,
         "tokens_per_second": ledger::rate(sums),
         "first_word_ms": ledger::first_content_ms(sums),
@@ -330,6 +313,12 @@ mod tests {
         assert_eq!(shape["days"][0]["tokens_in"], Value::Null);
         assert_eq!(shape["days"][0]["cost_micros"], Value::Null);
         assert_eq!(shape["days"][1]["tokens_in"], json!(4_000));
+        assert_eq!(
+            shape["days"][1]["tokens_cached"],
+            Value::Null,
+            "nobody said"
+        );
+        assert_eq!(shape["days"][1]["tokens_cached_of"], json!(0));
         assert_eq!(shape["all"]["cost_micros"], json!(4_200));
         assert_eq!(shape["all"]["cost_complete"], json!(false));
         assert_eq!(shape["all"]["failed"], json!(1));

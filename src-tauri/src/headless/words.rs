@@ -7,6 +7,8 @@ use protocol::{
 
 use super::question::harmless_line;
 
+pub(super) use engine::words::image;
+
 /// What fits beside a tool's name on a usual terminal's line.
 const BRIEF_CHARS: usize = 100;
 
@@ -16,7 +18,8 @@ pub(super) fn phase(phase: &Phase) -> Option<String> {
         Phase::Idle => None,
         Phase::Connecting { provider } => Some(format!("connecting to {provider}")),
         Phase::Waiting { model } => Some(format!("waiting for {model}")),
-        Phase::LoadingModel { model } => Some(format!("loading {model}")),
+        // How far it is would be a line each time.
+        Phase::LoadingModel { model, .. } => Some(format!("loading {model}")),
         Phase::ReadingPrompt { .. } => Some("reading the prompt".to_owned()),
         Phase::Thinking => Some("thinking".to_owned()),
         Phase::Writing => Some("writing".to_owned()),

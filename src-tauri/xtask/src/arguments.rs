@@ -8,12 +8,16 @@ cargo xtask CHORE
 
   setup  [--window-tests]     find what this machine lacks, install it, say what was done
   ui     [--release]          build the page: ui/dist
-  run    [--release] [--with-model] [--no-build] [-- APP ARGUMENTS]
+  run    [--release] [--no-model | --with-model] [--no-build] [-- APP ARGUMENTS]
                               build everything and start Holdfast; under Xvfb, with a screenshot, where
-                              there is no display; --with-model adds a small real model server
-  test   [--fast] [--real-model] [--no-build]
-                              format, clippy, native tests, the page, the app, tests in the real window;
+                              there is no display. Where no model server answers on this machine, a small
+                              model is fetched once (98 MB) and chosen; --no-model leaves that out, and
+                              --with-model starts a small real model server instead
+  test   [--fast] [--no-own-model] [--real-model] [--no-build]
+                              format, clippy, native tests, the page, the app, tests in the real window, and with
+                              a small model's file (98 MB, fetched once);
                               --fast: the native part only, no WebKit needed
+                              --no-own-model: the app without its own model engine, and no story that wants one
                               --real-model: also a conversation with a small real model server
   test   --repeat N           the headless stories alone, N times; names those that fail, and those whose logs differ
   mutants                     take out every guard, one at a time, and show which story turns red and how;
@@ -37,10 +41,28 @@ pub(crate) enum Building {
     Skipped,
 }
 
+/// Whether the app has a model engine of its own, which takes minutes to compile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ModelEngine {
+    Within,
+    LeftOut,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Model {
     None,
     Small,
+}
+
+/// What Holdfast is started with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FirstModel {
+    /// The small one as a file, where no model server answers.
+    IfNoServer,
+    /// A small real model server.
+    Server,
+    /// What is there already.
+    None,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +73,7 @@ pub(crate) struct SetupArguments {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunArguments {
     pub(crate) profile: Profile,
-    pub(crate) model: Model,
+    pub(crate) model: FirstModel,
     pub(crate) building: Building,
     /// Handed to the app as they are.
     pub(crate) app: Vec<String>,
@@ -67,6 +89,7 @@ pub(crate) enum Reach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TestArguments {
     pub(crate) reach: Reach,
+    pub(crate) engine: ModelEngine,
     pub(crate) model: Model,
     pub(crate) building: Building,
 }
@@ -122,7 +145,7 @@ impl Chore {
             "ui" => Self::Ui(flags.profile("--release", Profile::Release, Profile::Debug)),
             "run" => Self::Run(RunArguments {
                 profile: flags.profile("--release", Profile::Release, Profile::Debug),
-                model: flags.model("--with-model"),
+                model: flags.first_model()?,
                 building: flags.building(),
                 app: std::mem::take(&mut app),
             }),
@@ -134,6 +157,11 @@ impl Chore {
                     Reach::Fast
                 } else {
                     Reach::Full
+                },
+                engine: if flags.take("--no-own-model") {
+                    ModelEngine::LeftOut
+                } else {
+                    ModelEngine::Within
                 },
                 model: flags.model("--real-model"),
                 building: flags.building(),
@@ -174,6 +202,15 @@ impl Flags {
 
     fn profile(&mut self, flag: &str, with: Profile, without: Profile) -> Profile {
         if self.take(flag) { with } else { without }
+    }
+
+    fn first_model(&mut self) -> Result<FirstModel, String> {
+        match (self.take("--with-model"), self.take("--no-model")) {
+            (false, false) => Ok(FirstModel::IfNoServer),
+            (true, false) => Ok(FirstModel::Server),
+            (false, true) => Ok(FirstModel::None),
+            (true, true) => Err("`--with-model` and `--no-model` exclude each other".to_owned()),
+        }
     }
 
     fn model(&mut self, flag: &str) -> Model {
@@ -227,11 +264,23 @@ mod tests {
             parse("run --with-model -- --data-dir d --release"),
             Ok(Chore::Run(RunArguments {
                 profile: Profile::Debug,
-                model: Model::Small,
+                model: FirstModel::Server,
                 building: Building::Wanted,
                 app: vec!["--data-dir".into(), "d".into(), "--release".into()],
             }))
         );
+    }
+
+    #[test]
+    fn a_small_model_is_fetched_unless_another_one_is_named_or_none_is_wanted() {
+        let model = |line: &str| match parse(line) {
+            Ok(Chore::Run(run)) => Ok(run.model),
+            other => Err(format!("{other:?}")),
+        };
+        assert_eq!(model("run"), Ok(FirstModel::IfNoServer));
+        assert_eq!(model("run --no-model"), Ok(FirstModel::None));
+        assert_eq!(model("run --with-model"), Ok(FirstModel::Server));
+        assert!(parse("run --with-model --no-model").is_err());
     }
 
     #[test]
@@ -258,14 +307,27 @@ mod tests {
     fn the_flags_of_test_are_independent_of_their_order() {
         let wanted = Chore::Test(TestArguments {
             reach: Reach::Fast,
+            engine: ModelEngine::LeftOut,
             model: Model::Small,
             building: Building::Skipped,
         });
         assert_eq!(
-            parse("test --fast --real-model --no-build"),
+            parse("test --fast --no-own-model --real-model --no-build"),
             Ok(wanted.clone())
         );
-        assert_eq!(parse("test --no-build --real-model --fast"), Ok(wanted));
+        assert_eq!(
+            parse("test --no-build --real-model --no-own-model --fast"),
+            Ok(wanted)
+        );
+    }
+
+    #[test]
+    fn the_tests_have_the_app_with_everything_in_it_unless_told_otherwise() {
+        let Ok(Chore::Test(test)) = parse("test") else {
+            panic!("`test` is a chore");
+        };
+        assert_eq!(test.engine, ModelEngine::Within);
+        assert_eq!(test.reach, Reach::Full);
     }
 
     #[test]

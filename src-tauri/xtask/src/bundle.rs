@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::arguments::{BundleArguments, Profile};
+use crate::arguments::{BundleArguments, ModelEngine, Profile};
 use crate::failure::{Failure, Result};
 use crate::owned::{self, Group, Owned};
 use crate::page;
@@ -38,14 +38,22 @@ pub(crate) fn chore(project: &Project, arguments: BundleArguments) -> Result<()>
                 ),
             ));
         }
-        let mut needs = vec![Need::Compiler, Need::App, Need::Wasm, Need::Bundler];
+        let mut needs = vec![
+            Need::Compiler,
+            Need::App,
+            Need::Wasm,
+            Need::ModelEngine,
+            Need::Bundler,
+        ];
         if arguments.verify {
             needs.push(Need::VirtualScreen);
         }
         setup::ensure(&needs)
     })?;
     steps.step("the page", || page::build(project, arguments.profile))?;
-    steps.step("the app", || run::build_app(arguments.profile))?;
+    steps.step("the app", || {
+        run::build_app(arguments.profile, ModelEngine::Within)
+    })?;
     steps.step("no deliberate fault is compiled in", || {
         no_mutants(project, arguments.profile)
     })?;

@@ -17,6 +17,7 @@ mod repeat;
 mod run;
 mod screen;
 mod setup;
+mod small_model;
 mod steps;
 mod test;
 mod tool;

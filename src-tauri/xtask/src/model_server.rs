@@ -158,8 +158,12 @@ fn fits_this_machine() -> Result<()> {
     }
 }
 
-/// `holdfast/model-server` in the user's cache folder.
 fn home() -> Result<PathBuf> {
+    cache("model-server")
+}
+
+/// A folder of this name below `holdfast` in the user's cache folder.
+pub(crate) fn cache(name: &str) -> Result<PathBuf> {
     let folder = |name| {
         std::env::var_os(name)
             .map(PathBuf::from)
@@ -168,7 +172,8 @@ fn home() -> Result<PathBuf> {
     let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
     let home = cache
         .ok_or_else(|| Failure::new("the user's cache folder is not known", "set HOME"))?
-        .join("holdfast/model-server");
+        .join("holdfast")
+        .join(name);
     fs::create_dir_all(&home)
         .map_err(|error| Failure::io(format!("could not create {}", home.display()), &error))?;
     Ok(home)

@@ -2,7 +2,7 @@
 
 use std::process::{Command, ExitCode};
 
-use crate::arguments::{Building, Model, Profile, RunArguments};
+use crate::arguments::{Building, FirstModel, ModelEngine, Profile, RunArguments};
 use crate::failure::Result;
 use crate::model_server::ModelServer;
 use crate::owned::{self, Group, Owned};
@@ -10,31 +10,51 @@ use crate::page;
 use crate::project::Project;
 use crate::screen::{Painted, SessionBus, VirtualScreen};
 use crate::setup::{self, Need};
+use crate::small_model;
 use crate::steps::Steps;
 use crate::tool;
 
+/// Tells the app of a model's file that it begins with, if nothing was ever chosen.
+const FIRST_MODEL: &str = "HOLDFAST_FIRST_MODEL";
+
 pub(crate) fn chore(project: &Project, arguments: &RunArguments) -> Result<ExitCode> {
     let mut steps = Steps::new();
+    let wants_file = arguments.model == FirstModel::IfNoServer && !small_model::a_server_answers();
     steps.step("what this machine needs", || {
-        let mut needs = vec![Need::Compiler, Need::App, Need::Wasm];
+        let mut needs = vec![Need::Compiler, Need::App, Need::Wasm, Need::ModelEngine];
         if !setup::has_display() {
             needs.push(Need::VirtualScreen);
         }
-        if arguments.model == Model::Small {
+        if wants_file || arguments.model == FirstModel::Server {
             needs.push(Need::ModelServer);
         }
         setup::ensure(&needs)
     })?;
     if arguments.building == Building::Wanted {
         steps.step("the page", || page::build(project, arguments.profile))?;
-        steps.step("the app", || build_app(arguments.profile))?;
+        steps.step("the app", || {
+            build_app(arguments.profile, ModelEngine::Within)
+        })?;
     }
 
     let mut app = owned::helper(&project.built_app(arguments.profile)?.to_string_lossy());
     let model = match arguments.model {
-        Model::Small => Some(steps.step("a small model server", ModelServer::start)?),
-        Model::None => None,
+        FirstModel::Server => Some(steps.step("a small model server", ModelServer::start)?),
+        FirstModel::IfNoServer | FirstModel::None => None,
     };
+    if wants_file {
+        steps.step("a small model", || {
+            println!("  no model server answers on this machine");
+            match small_model::file() {
+                Ok(file) => {
+                    app.env(FIRST_MODEL, file);
+                }
+                // Holdfast is worth starting all the same: it offers to download one itself.
+                Err(failure) => println!("  it goes without one: {failure}"),
+            }
+            Ok(())
+        })?;
+    }
     if let Some(model) = &model {
         println!(
             "  its address is {}; it stops when Holdfast ends",
@@ -52,15 +72,27 @@ pub(crate) fn chore(project: &Project, arguments: &RunArguments) -> Result<ExitC
     })
 }
 
+impl ModelEngine {
+    /// The page inside, and perhaps an engine for models of this computer.
+    pub(crate) fn app_features(self) -> &'static str {
+        match self {
+            Self::Within => "--features=custom-protocol,local-model",
+            Self::LeftOut => "--features=custom-protocol",
+        }
+    }
+}
+
 /// The app with the page inside; cargo decides what is up to date. The same command is used by `run`,
 /// `test` and `bundle`, so that none of them compiles what another one has compiled.
-pub(crate) fn build_app(profile: Profile) -> Result<()> {
+pub(crate) fn build_app(profile: Profile, engine: ModelEngine) -> Result<()> {
     let mut command = tool::cargo();
-    command.args(["build", "--package=holdfast", "--features=custom-protocol"]);
+    command.args(["build", "--package=holdfast", engine.app_features()]);
     if profile == Profile::Release {
         command.arg("--release");
     }
-    println!("  compiling the app takes five minutes the first time");
+    println!(
+        "  compiling the app takes ten minutes the first time, half of them for the model engine"
+    );
     tool::run(
         &mut command,
         "mend what the compiler names above; `cargo xtask setup` checks the libraries",

@@ -29,6 +29,8 @@ pub(crate) enum Need {
     WindowTests,
     /// The standard library of wasm32.
     Wasm,
+    /// CMake and libclang, to build llama.cpp.
+    ModelEngine,
     /// Python's installer of wheels, which the small model server comes in.
     ModelServer,
     /// The Tauri CLI comes from npm.
@@ -38,7 +40,7 @@ pub(crate) enum Need {
 }
 
 pub(crate) fn chore(arguments: &SetupArguments) -> Result<()> {
-    let mut needs = vec![Need::Compiler, Need::App, Need::Wasm];
+    let mut needs = vec![Need::Compiler, Need::App, Need::Wasm, Need::ModelEngine];
     if !has_display() {
         needs.push(Need::VirtualScreen);
     }
@@ -60,6 +62,9 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
         system_packages(needs)?;
     } else if needs.contains(&Need::App) {
         println!("setup: {}", elsewhere());
+    }
+    if !cfg!(target_os = "linux") && needs.contains(&Need::ModelEngine) {
+        cmake()?;
     }
     if needs.contains(&Need::Lints) {
         lints()?;
@@ -84,6 +89,26 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Elsewhere than on Linux the compiler's own package brings libclang, or is asked for it.
+fn cmake() -> Result<()> {
+    let by_hand = if cfg!(target_os = "macos") {
+        "install it with `brew install cmake`; libclang comes with Xcode's Command Line Tools"
+    } else {
+        "install CMake and LLVM (`winget install Kitware.CMake LLVM.LLVM`), and set LIBCLANG_PATH to LLVM's bin folder"
+    };
+    if tool::on_path("cmake").is_some() {
+        return Ok(());
+    }
+    if cfg!(target_os = "macos") && tool::on_path("brew").is_some() {
+        println!("setup: cmake is missing; asking Homebrew for it");
+        return tool::run(tool::program("brew").args(["install", "cmake"]), by_hand);
+    }
+    Err(Failure::new(
+        "the model engine is built with cmake, which is not here",
+        by_hand,
+    ))
 }
 
 fn fuzzer() -> Result<()> {
@@ -141,6 +166,7 @@ fn debian_packages(need: Need) -> &'static [&'static str] {
         ],
         Need::VirtualScreen => &["xvfb", "xdotool", "imagemagick", "dbus-daemon"],
         Need::WindowTests => &["webkit2gtk-driver"],
+        Need::ModelEngine => &["cmake", "clang", "libclang-dev"],
         Need::ModelServer => &["python3-venv"],
         // Parts of the toolchain.
         Need::Lints | Need::Fuzzer => &[],
@@ -158,6 +184,7 @@ fn commands(need: Need) -> &'static [&'static str] {
         Need::App | Need::Lints | Need::Wasm | Need::Bundler | Need::Fuzzer => &[],
         Need::VirtualScreen => &["Xvfb", "xdotool", "import", "dbus-daemon"],
         Need::WindowTests => &["WebKitWebDriver"],
+        Need::ModelEngine => &["cmake", "clang"],
         Need::ModelServer => &["python3"],
     }
 }

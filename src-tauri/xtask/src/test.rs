@@ -1,8 +1,9 @@
 //! `test`: everything that must hold before a change is handed in, cheapest first.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::arguments::{Building, Model, Profile, Reach, TestArguments};
+use crate::arguments::{Building, Model, ModelEngine, Profile, Reach, TestArguments};
 use crate::failure::Result;
 use crate::model_server::ModelServer;
 use crate::page;
@@ -10,6 +11,7 @@ use crate::project::Project;
 use crate::run;
 use crate::screen::VirtualScreen;
 use crate::setup::{self, Need};
+use crate::small_model;
 use crate::steps::Steps;
 use crate::tool;
 
@@ -22,6 +24,7 @@ const DRIVES_WINDOWS: bool = cfg!(target_os = "linux");
 pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
     let mut steps = Steps::new();
     let full = arguments.reach == Reach::Full;
+    let mut untold = false;
     steps.step("what this machine needs", || {
         let mut needs = vec![Need::Compiler, Need::Lints];
         if full {
@@ -29,6 +32,12 @@ pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
         }
         if full && DRIVES_WINDOWS {
             needs.extend([Need::VirtualScreen, Need::WindowTests]);
+        }
+        if full && arguments.engine == ModelEngine::Within {
+            needs.push(Need::ModelEngine);
+            if DRIVES_WINDOWS {
+                needs.push(Need::ModelServer);
+            }
         }
         if arguments.model == Model::Small {
             needs.push(Need::ModelServer);
@@ -50,21 +59,45 @@ pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
             "mend the failing test named above; one test alone: `cargo test -p PACKAGE NAME`",
         )
     })?;
+    steps.step("what surrounds the model engine", || {
+        tool::run(
+            tool::cargo().args(["test", "--package=local-model"]),
+            "mend the failing test named above; one alone: `cargo test -p local-model NAME`",
+        )
+    })?;
     if full {
         if arguments.building == Building::Wanted {
             steps.step("the page", || page::build(project, Profile::Debug))?;
         }
-        let all = [&NATIVE[..], &["holdfast", "ui"]].concat();
-        steps.step("clippy, all packages", || {
-            clippy(&all, &["--features=holdfast/custom-protocol"])
+        let page = [&NATIVE[..], &["ui"]].concat();
+        steps.step("clippy, native packages and the page", || {
+            clippy(&page, &[])
+        })?;
+        // Apart from the page: with its macros, cargo would have llama.cpp compiled a second time.
+        steps.step("clippy, the app", || {
+            let features = arguments.engine.app_features();
+            clippy(&["local-model", "holdfast"], &[features])
         })?;
         if arguments.building == Building::Wanted {
-            steps.step("the app", || run::build_app(Profile::Debug))?;
+            steps.step("the app", || {
+                run::build_app(Profile::Debug, arguments.engine)
+            })?;
         }
-        steps.step("the app's own tests", app_tests)?;
+        steps.step("the app's own tests", || app_tests(arguments.engine))?;
         if DRIVES_WINDOWS {
-            steps.step("tests at the terminal", || terminal_tests(project))?;
-            steps.step("tests in the real window", || window_tests(project))?;
+            let model = match arguments.engine {
+                ModelEngine::Within => steps.step("a small model", fetched)?,
+                ModelEngine::LeftOut => None,
+            };
+            untold = model.is_none();
+            let model = model.as_deref();
+            steps.step("tests at the terminal", || terminal_tests(project, model))?;
+            steps.step("tests in the real window", || window_tests(project, model))?;
+            if let Some(model) = model {
+                steps.step("a model of this computer", || {
+                    own_model_tests(project, model)
+                })?;
+            }
         }
     }
     if arguments.model == Model::Small {
@@ -91,8 +124,21 @@ pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
         );
     } else if !DRIVES_WINDOWS {
         println!("   skipped: the tests at the terminal and in the real window, which need Linux");
+    } else if untold {
+        println!("   skipped: what a small model's file is needed for, since there is none");
     }
     Ok(())
+}
+
+/// The small model's file. Who has no way to it is told so, and is told every other story.
+fn fetched() -> Result<Option<PathBuf>> {
+    match small_model::file() {
+        Ok(file) => Ok(Some(file)),
+        Err(failure) => {
+            println!("  {failure}");
+            Ok(None)
+        }
+    }
 }
 
 const KILLING: &str = "real_model::killed::";
@@ -131,33 +177,68 @@ fn clippy(names: &[&str], more: &[&str]) -> Result<()> {
 }
 
 /// What the shell decides by itself; alone, so that the engine in it is the product's.
-fn app_tests() -> Result<()> {
+fn app_tests(engine: ModelEngine) -> Result<()> {
     tool::run(
-        tool::cargo().args(["test", "--package=holdfast", "--features=custom-protocol"]),
+        tool::cargo().args(["test", "--package=holdfast", engine.app_features()]),
         "mend the failing test named above; one alone: `cargo test -p holdfast NAME`",
     )
 }
 
-fn terminal_tests(project: &Project) -> Result<()> {
+/// Where the stories with the built-in model find its file.
+const MODEL: &str = "HOLDFAST_MODEL";
+
+/// The stories that want a model's file, and an app that can run it.
+const WITH_MODEL: [&str; 2] = ["terminal::files::", "window::local::"];
+
+/// Gives the stories their model, or leaves out those that want one.
+fn with_model(command: &mut Command, model: Option<&Path>) {
+    match model {
+        Some(model) => {
+            command.env(MODEL, model);
+        }
+        None => {
+            for stories in WITH_MODEL {
+                command.args(["--skip", stories]);
+            }
+        }
+    }
+}
+
+fn terminal_tests(project: &Project, model: Option<&Path>) -> Result<()> {
     let mut command = ignored_tests("terminal::");
     command.env("HOLDFAST_APP", project.built_app(Profile::Debug)?);
+    with_model(&mut command, model);
     tool::run(
         &mut command,
         "read which test failed above; `holdfast --help` says what the terminal knows",
     )
 }
 
-fn window_tests(project: &Project) -> Result<()> {
+fn window_tests(project: &Project, model: Option<&Path>) -> Result<()> {
     let screen = VirtualScreen::start()?;
     let mut command = ignored_tests("window::");
     // WebDriver allows one session at a time.
     command
         .arg("--test-threads=1")
         .env("HOLDFAST_APP", project.built_app(Profile::Debug)?);
+    with_model(&mut command, model);
     screen.show_to(&mut command);
     tool::run(
         &mut command,
         "read which test failed above; `cargo xtask run` shows the same app by hand",
+    )
+}
+
+fn own_model_tests(project: &Project, model: &Path) -> Result<()> {
+    let mut command = ignored_tests("own_model::");
+    // They count the processes that they have started.
+    command
+        .arg("--test-threads=1")
+        .env("HOLDFAST_APP", project.built_app(Profile::Debug)?)
+        .env(MODEL, model);
+    tool::run(
+        &mut command,
+        "read which test failed above; the model's process is the app with `--model-process`",
     )
 }
 

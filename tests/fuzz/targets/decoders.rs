@@ -1,5 +1,5 @@
 //! Any bytes in any pieces, to the decoder of any dialect: nothing panics, what comes out depends on the bytes alone,
-//! and nothing that was cut is given out as whole.
+//! however plain events are read, and no call that comes in pieces is given out unless the answer ended well.
 
 #![no_main]
 
@@ -24,7 +24,10 @@ fuzz_target!(|input: &[u8]| {
     };
     let pieces = decode(dialect, body.chunks(length));
     assert_eq!(whole, pieces, "in pieces of {length} bytes");
-    sound(&whole);
+    let mut events = Vec::new();
+    let end = decoding::decode_whole(dialect, [body], |event| events.push(event));
+    assert_eq!(whole, (events, end), "without the short way");
+    sound(dialect, &whole);
 });
 
 fn decode<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
@@ -33,11 +36,14 @@ fn decode<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) -> D
     (events, end)
 }
 
-fn sound((events, end): &Decoded) {
+fn sound(dialect: Dialect, (events, end): &Decoded) {
     for event in events {
         match event {
             ModelEvent::Text { text, .. } => assert!(!text.is_empty(), "a text of nothing"),
-            ModelEvent::Call { .. } => assert!(end.is_ok(), "a call of an answer that has no end"),
+            // An Ollama sends each call whole; it is run only if the answer ends well, which is for the turn to see to.
+            ModelEvent::Call { .. } if dialect != Dialect::Ollama => {
+                assert!(end.is_ok(), "a call of an answer that has no end");
+            }
             _ => {}
         }
     }

@@ -1,5 +1,5 @@
 //! What things cost, printed: a text event in a new and in a long session, opening a long session, bytes written per
-//! byte of answer, a start with a long library, and what an engine has in memory after many windows and many words. Tests count, benchmarks time; this one is run by hand: `cargo run --release -p tests --bin bench [opening|text|writing|memory|library]`.
+//! byte of answer, a start with a long library, and what an engine has in memory after many windows and many words. Tests count, benchmarks time; this one is run by hand: `cargo run --release -p tests --bin bench [decoders|opening|first|text|writing|memory|library]`.
 
 #![allow(
     clippy::expect_used,
@@ -13,6 +13,8 @@
 mod decoders;
 #[path = "engine_child.rs"]
 mod engine_child;
+#[path = "bench/local.rs"]
+mod local;
 
 use std::time::{Duration, Instant};
 
@@ -33,6 +35,7 @@ const OPENINGS: usize = 21;
 /// The longer one may take so many times as long.
 const RATIO_TARGET: f64 = 1.3;
 const PIECES: usize = 300;
+const FIRST_WORDS: usize = 100;
 /// Windows that are opened, reloaded and closed over an engine, counted from the first.
 const WINDOWS: [u64; 3] = [1_000, 2_000, 10_000];
 /// Answers whose every word is a delta, and words in each.
@@ -56,6 +59,9 @@ fn main() {
         if wanted("opening") {
             opening().await;
         }
+        if wanted("first") {
+            first_words().await;
+        }
         if wanted("text") {
             for turns in [0, TURNS] {
                 text_events(turns).await;
@@ -70,6 +76,10 @@ fn main() {
         if wanted("memory") {
             memory_of_windows().await;
             memory_of_words().await;
+        }
+        // Only by name: it needs a model, an app with the engine, and a server.
+        if only.as_deref() == Some("local") {
+            local::measure().await;
         }
         if wanted("library") {
             for sessions in [1_000, 100_000] {
@@ -132,6 +142,52 @@ async fn opening() {
         medians[1] / medians[0],
         LENGTHS[0]
     );
+}
+
+/// A first word, from the server's write to its event in the log and to what a window folds of it.
+async fn first_words() {
+    let server = ModelServer::start(Dialect::Ollama);
+    let world = World::in_real_time().await;
+    let word = |n: usize| format!("first{n} ");
+    let script = |n| {
+        let answer = Answer::new(Dialect::Ollama).gate(&word(n)).says(&word(n));
+        server.script(answer.ends());
+    };
+    script(0);
+    let session = world.begin(&server, "Go on.").await;
+    let window = world.page().await.follow(session);
+    let (mut committed, mut drawn) = (Vec::new(), Vec::new());
+    for n in 0..FIRST_WORDS {
+        if n > 0 {
+            script(n);
+            world.say(session, "And?").await;
+        }
+        server.arrived(&word(n)).await;
+        // What the sent request still writes is not the word's.
+        std::thread::sleep(Duration::from_millis(50));
+        let commits = || world.engine().counters().log.commits;
+        let before = commits();
+        let began = Instant::now();
+        server.release(&word(n));
+        while commits() == before {
+            std::hint::spin_loop();
+        }
+        committed.push(began.elapsed());
+        window.sees(&word(n)).await;
+        drawn.push(began.elapsed());
+        window.until_idle().await;
+    }
+    for (times, what) in [
+        (&mut committed, "committed"),
+        (&mut drawn, "folded by a window"),
+    ] {
+        times.sort_unstable();
+        println!(
+            "a first word, written by the server to {what}: p50 {:?}, p95 {:?}",
+            times[(FIRST_WORDS - 1) / 2],
+            times[(FIRST_WORDS - 1) * 95 / 100]
+        );
+    }
 }
 
 async fn text_events(turns: u64) {

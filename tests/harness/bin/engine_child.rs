@@ -98,6 +98,7 @@ fn harness(held: Held) -> Harness {
 async fn serve(data_dir: PathBuf, held: Held) {
     let config = Config {
         harness: harness(held),
+        host: Some(tests::world::model_host()),
         ..Config::new(data_dir)
     };
     let engine = Engine::open(config).await.expect("the engine opens");
@@ -144,6 +145,7 @@ async fn answer(engine: &Engine, what: Asked) -> Result<Value, ErrorReport> {
             .await
             .map(value),
         Asked::Submit(args) => engine.submit(args.op_id, args.op).await.map(value),
+        Asked::TakeImage { name, bytes } => engine.take_image(&name, bytes).await.map(value),
         Asked::Library => engine.library().await.map(value),
     }
 }

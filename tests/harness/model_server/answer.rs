@@ -60,7 +60,7 @@ impl Answer {
     #[must_use]
     pub fn begins(self) -> Self {
         match self.dialect {
-            Dialect::Ollama => self,
+            Dialect::Ollama | Dialect::Local => self,
             Dialect::OpenAiChat => self.delta(json!({ "role": "assistant", "content": null })),
             Dialect::Anthropic => {
                 let mut answer = self;
@@ -74,7 +74,7 @@ impl Answer {
     #[must_use]
     pub fn stirs(self) -> Self {
         match self.dialect {
-            Dialect::Ollama => self.pings(),
+            Dialect::Ollama | Dialect::Local => self.pings(),
             Dialect::OpenAiChat | Dialect::Anthropic => self.begins(),
         }
     }
@@ -84,6 +84,7 @@ impl Answer {
     pub fn says(self, text: &str) -> Self {
         match self.dialect {
             Dialect::Ollama => self.message(json!({ "role": "assistant", "content": text })),
+            Dialect::Local => self.frame(json!({ "frame": "Text", "text": text })),
             Dialect::OpenAiChat => self.delta(json!({ "content": text })),
             Dialect::Anthropic => {
                 self.in_block("text", json!({ "type": "text_delta", "text": text }))
@@ -105,6 +106,7 @@ impl Answer {
                 self.message(json!({ "role": "assistant", "content": "", "thinking": text }))
             }
             Dialect::OpenAiChat => self.delta(json!({ "reasoning_content": text })),
+            Dialect::Local => self.frame(json!({ "frame": "Thought", "text": text })),
             Dialect::Anthropic => self.in_block(
                 "thinking",
                 json!({ "type": "thinking_delta", "thinking": text }),
@@ -122,6 +124,9 @@ impl Answer {
                 "role": "assistant",
                 "content": "",
                 "tool_calls": [{ "function": { "index": index, "name": name, "arguments": arguments } }],
+            })),
+            Dialect::Local => self.frame(json!({
+                "frame": "Call", "name": name, "arguments": arguments.to_string(),
             })),
             Dialect::OpenAiChat => {
                 let text = arguments.to_string();
@@ -160,6 +165,7 @@ impl Answer {
             // Ollama has no pings; an empty piece comes closest.
             Dialect::Ollama => self.message(json!({ "role": "assistant", "content": "" })),
             Dialect::OpenAiChat => self.raw(b":\n\n"),
+            Dialect::Local => self.frame(json!({ "frame": "Reading", "done": 1, "total": 31 })),
             Dialect::Anthropic => self.frame(json!({ "type": "ping" })),
         }
     }
@@ -183,7 +189,9 @@ impl Answer {
         let reason = match (self.dialect, self.calls) {
             (Dialect::OpenAiChat, 1..) => "tool_calls",
             // Ollama ends with `stop` also when it calls tools.
-            (Dialect::OpenAiChat | Dialect::Ollama | Dialect::Anthropic, _) => "stop",
+            (Dialect::OpenAiChat | Dialect::Ollama | Dialect::Anthropic | Dialect::Local, _) => {
+                "stop"
+            }
         };
         self.ends_because(reason)
     }
@@ -209,6 +217,15 @@ impl Answer {
                 "eval_count": 7,
                 "eval_duration": 600_000_000,
             })),
+            Dialect::Local => {
+                let finish = if reason == "length" { "Length" } else { "Stop" };
+                self.frame(json!({
+                    "frame": "Ended",
+                    "finish": finish,
+                    "usage": { "prompt_tokens": read, "cached_tokens": 0, "completion_tokens": 7 },
+                    "timings": { "load_ms": 20, "prompt_ms": 80, "decode_ms": 600 },
+                }))
+            }
             Dialect::OpenAiChat => self
                 .frame(json!({
                     "choices": [{ "finish_reason": reason, "index": 0, "delta": {} }],
@@ -252,6 +269,7 @@ impl Answer {
                 "error": { "code": 500, "message": message, "type": "server_error" }
             })),
             Dialect::Anthropic => self.frame(anthropic_error(500, message)),
+            Dialect::Local => self.frame(failed("ProviderError", message)),
         };
         answer.stream(Ending::Proper)
     }
@@ -281,7 +299,7 @@ impl Answer {
 
     fn frame(self, frame: Value) -> Self {
         let bytes = match self.dialect {
-            Dialect::Ollama => format!("{frame}\n"),
+            Dialect::Ollama | Dialect::Local => format!("{frame}\n"),
             Dialect::OpenAiChat => format!("data: {frame}\n\n"),
             Dialect::Anthropic => event(&frame),
         };
@@ -363,17 +381,26 @@ impl Answer {
             head: Some(Head {
                 status: 200,
                 content_type: match self.dialect {
-                    Dialect::Ollama => "application/x-ndjson".to_owned(),
+                    Dialect::Ollama | Dialect::Local => "application/x-ndjson".to_owned(),
                     Dialect::OpenAiChat | Dialect::Anthropic => "text/event-stream".to_owned(),
                 },
                 headers: Vec::new(),
-                framing: Framing::Chunked,
+                framing: match self.dialect {
+                    // The model's process passes the body on as it comes, and knows no chunks.
+                    Dialect::Local => Framing::UntilClose,
+                    Dialect::Ollama | Dialect::OpenAiChat | Dialect::Anthropic => Framing::Chunked,
+                },
             }),
             head_gate: None,
             steps: self.steps,
             ending,
         }
     }
+}
+
+/// What a model's own process says of a failure that has a code of its own.
+pub(super) fn failed(code: &str, message: &str) -> Value {
+    json!({ "frame": "Failed", "code": code, "message": message })
 }
 
 /// One event as Anthropic's servers write it.

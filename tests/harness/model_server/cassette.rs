@@ -87,6 +87,7 @@ impl Cassette {
             };
             let voice = match self.dialect {
                 Dialect::Ollama => &frame["message"],
+                Dialect::Local => &frame,
                 Dialect::OpenAiChat => &frame["choices"][0]["delta"],
                 Dialect::Anthropic => &frame["delta"],
             };

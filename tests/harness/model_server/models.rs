@@ -36,13 +36,20 @@ impl Stock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more model, which is not in memory.
+    /// One more model, or another under a name that was there; it is not in memory.
     pub(super) fn add(&self, name: &str, capabilities: &[&str]) {
-        self.kept().push(Kept {
+        let mut all = self.kept();
+        all.retain(|kept| kept.name != name);
+        all.push(Kept {
             name: name.to_owned(),
             loaded: false,
             capabilities: capabilities.iter().map(|c| (*c).to_owned()).collect(),
         });
+    }
+
+    /// One model less.
+    pub(super) fn remove(&self, name: &str) {
+        self.kept().retain(|kept| kept.name != name);
     }
 
     /// Whether a model is in memory.

@@ -89,6 +89,7 @@ impl Script {
             Dialect::Ollama => Self::error(dialect, 404, &format!("model '{model}' not found")),
             Dialect::OpenAiChat => Self::error(dialect, 400, &format!("model '{model}' not found")),
             Dialect::Anthropic => Self::error(dialect, 404, &format!("model: {model}")),
+            Dialect::Local => Self::error(dialect, 404, &format!("There is no file {model}.")),
         }
     }
 
@@ -108,6 +109,15 @@ impl Script {
                 serde_json::json!({ "error": { "code": status, "message": message, "type": kind } })
             }
             Dialect::Anthropic => super::answer::anthropic_error(status, message),
+            Dialect::Local => {
+                let code = match status {
+                    404 => "ModelNotFound",
+                    400..500 => "BadRequest",
+                    _ => "ProviderError",
+                };
+                let frame = format!("{}\n", super::answer::failed(code, message));
+                return Self::page(200, "application/x-ndjson", &frame);
+            }
         };
         Self::page(status, "application/json; charset=utf-8", &body.to_string())
     }

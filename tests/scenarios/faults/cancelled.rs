@@ -7,7 +7,7 @@ use engine::{Fault, WriteStep, gate::Gate};
 use protocol::{Dialect, Op, Phase, SessionId, TurnId};
 use serde_json::json;
 use tests::{
-    model_server::{Answer, DIALECTS, ModelServer, Script},
+    model_server::{ALL_DIALECTS, Answer, ModelServer, Script},
     sentinel::random_u128,
     world::World,
 };
@@ -84,7 +84,7 @@ fn expected(when: When, cause: Cause) -> Option<&'static str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_is_ended_from_outside_ends_as_its_cause_says_in_every_phase() {
-    for dialect in DIALECTS {
+    for dialect in ALL_DIALECTS {
         for when in PHASES {
             for cause in CAUSES {
                 let Some(expected) = expected(when, cause) else {
@@ -143,6 +143,7 @@ async fn bring_to(dialect: Dialect, when: When) -> Set {
         text: "Hello?".to_owned(),
         folder: Some(folder.display().to_string()),
         options: protocol::ModelOptions::default(),
+        images: Vec::new(),
     };
     world.submit(begin).await.expect("it begins");
     let window = world.page().await.follow(session);

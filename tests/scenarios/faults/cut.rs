@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::gate::Gate;
 use protocol::{Dialect, EventBody, Op};
 use tests::{
-    model_server::{Answer, DIALECTS, Ending, ModelServer},
+    model_server::{ALL_DIALECTS, Answer, Ending, ModelServer},
     world::World,
 };
 
@@ -27,7 +27,8 @@ fn other_of(dialect: Dialect) -> Dialect {
     match dialect {
         Dialect::Ollama => Dialect::OpenAiChat,
         Dialect::OpenAiChat => Dialect::Anthropic,
-        Dialect::Anthropic => Dialect::Ollama,
+        Dialect::Anthropic => Dialect::Local,
+        Dialect::Local => Dialect::Ollama,
     }
 }
 
@@ -61,7 +62,7 @@ async fn an_answer_that_breaks_off_ends_as_the_table_says_and_another_model_take
         After::Pieces(3),
         After::TheEnd,
     ];
-    for dialect in DIALECTS {
+    for dialect in ALL_DIALECTS {
         for after in afters {
             for way in WAYS {
                 for others in [0, 1] {

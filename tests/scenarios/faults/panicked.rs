@@ -4,7 +4,7 @@ use engine::gate::Gate;
 use protocol::Dialect;
 use serde_json::json;
 use tests::{
-    model_server::{Answer, DIALECTS, ModelServer},
+    model_server::{ALL_DIALECTS, Answer, DIALECTS, ModelServer},
     verdict::judge,
     world::World,
 };
@@ -55,6 +55,7 @@ async fn beside_another(dialect: Dialect, answer: Answer, gate: Gate) -> String 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_in_a_decoder_or_in_the_turn_itself_ends_that_turn_only_and_by_name() {
+    // A model of this computer answers one conversation after the other, so there is none beside it.
     for dialect in DIALECTS {
         for gate in [Gate::Decoding, Gate::Deciding, Gate::BeforeDial] {
             let met = beside_another(dialect, Answer::new(dialect).says("Hi."), gate).await;
@@ -65,7 +66,7 @@ async fn a_panic_in_a_decoder_or_in_the_turn_itself_ends_that_turn_only_and_by_n
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panicking_tool_is_a_result_the_model_can_read() {
-    for dialect in DIALECTS {
+    for dialect in ALL_DIALECTS {
         let server = ModelServer::start(dialect);
         let world = World::new().await;
         server.script(Answer::new(dialect).calls("current_time", json!({})).ends());

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use protocol::Dialect;
 use tests::{
-    model_server::{Answer, DIALECTS, ModelServer},
+    model_server::{ALL_DIALECTS, Answer, ModelServer},
     picture,
     world::World,
 };
@@ -98,7 +98,7 @@ async fn all_due(due: Due) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_word_just_inside_the_gap_for_two_hours_is_slow_and_one_just_outside_is_not() {
-    for dialect in DIALECTS {
+    for dialect in ALL_DIALECTS {
         let mut world = World::without_engine();
         world.limits.ceiling_ms = 3 * 60 * 60 * 1_000;
         world.open().await;

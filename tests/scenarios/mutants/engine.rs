@@ -5,9 +5,12 @@ mod attaching;
 mod changing;
 mod clicking;
 mod damaged;
+mod fetching;
 mod keeping;
+mod local;
 mod pulling;
 mod serving;
+mod showing;
 mod sleeping;
 mod telling;
 mod waiting;
@@ -39,6 +42,7 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
     let (story, green, red): (super::Story<Mutant>, _, _) = match mutant {
         Mutant::EofIsDone => (story!(cut), "failed: StreamCut dials1", "completed dials1"),
         Mutant::RetryAfterContent => (story!(cut), "failed: StreamCut dials1", "asks again dials1"),
+        Mutant::LocalWritesOn => (story!(local::stopped), "closed1", "closed0"),
         Mutant::NestedRetry => (story!(again::busy), "dials3", "dials9"),
         Mutant::RetryLoad => {
             let green = "failed: FirstTokenTimeout dials1";
@@ -56,6 +60,7 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::ViewInTurn => (story!(keeping::view_held), "refused0", "refused1"),
         Mutant::RewriteWhole => (story!(keeping::twice_the_answer), "bytes2", "bytes4"),
         Mutant::VersionAfterTx => (story!(keeping::migration_killed), "opens", "twice1"),
+        Mutant::LockTriedOnce => (story!(keeping::lock_left_behind), "opens", "refused"),
         Mutant::NoLock => (story!(keeping::second_engine), "writers1", "writers2"),
         Mutant::PollHoldsRead => (story!(keeping::parked_poll), "checkpoint1", "checkpoint0"),
         Mutant::PollsShareOneThread => (story!(waiting::behind_parked_polls), "waited0", "waited1"),
@@ -124,6 +129,10 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
             let green = "failed: BadStream";
             (story!(telling::web_page), green, "completed")
         }
+        Mutant::AnyEncoding => {
+            let green = "failed: BadStream";
+            (story!(telling::says_it_is_squeezed), green, "completed")
+        }
         Mutant::CutSummaryCounts => {
             let green = "failed: ContextOverflow summaries0";
             let red = "completed summaries1";
@@ -157,10 +166,27 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         }
         Mutant::PullGoesBack => (story!(pulling::anew), "shown700", "shown200"),
         Mutant::PullEofIsDone => (story!(pulling::cut), "failed: StreamCut", "completed"),
+        Mutant::PullsReadOnce => (story!(pulling::ends_meanwhile), "told1", "told0"),
         Mutant::WaitForLooks => (story!(pulling::slow_look), "listed1", "listed0"),
         Mutant::CopyOver => {
             let green = "Invalid { field: \"to\" }";
             (story!(pulling::copy_over), green, "replaced1")
+        }
+        Mutant::TrustCutModels => (story!(fetching::cut), "failed: StreamCut", "completed"),
+        Mutant::AddAnything => {
+            let green = "Invalid { field: \"path\" }";
+            (story!(fetching::picture), green, "added")
+        }
+        Mutant::ResumeAnything => (story!(fetching::changed), "whole1", "whole0"),
+        Mutant::AnyChecksum => (
+            story!(fetching::exchanged),
+            "failed: BadStream",
+            "completed",
+        ),
+        Mutant::AnyPageIsAModel => (story!(fetching::page), "failed: BadStream", "taken"),
+        Mutant::NoRoomLook => {
+            let green = "failed: ModelLoadFailed";
+            (story!(fetching::no_room), green, "completed")
         }
         Mutant::ParkCounts => (story!(park), "completed", "failed: TurnTimeout"),
         // The database refuses it too, but has no words for it.
@@ -207,6 +233,19 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
         Mutant::EditInTwoOps => (story!(clicking::and_gone), "turns1", "turns0"),
         Mutant::NoTurnActive => (story!(send_while_running), "TurnActive", "Other"),
         Mutant::BareSpawn => (story!(waiting::op_under_way), "tasks0", "tasks1"),
+        Mutant::ImageNotStored => {
+            let red = "Invalid { field: \"images\" }";
+            (story!(showing::sent), "images1", red)
+        }
+        Mutant::ImagesForgotten => (story!(showing::sent), "images1", "images0"),
+        Mutant::UnknownImageSent => {
+            let green = "Invalid { field: \"images\" }";
+            (story!(showing::unknown), green, "taken")
+        }
+        Mutant::BlindAsked => {
+            let green = "failed: CannotSeeImages";
+            (story!(showing::blind), green, "completed")
+        }
         Mutant::SeenAgain => (story!(seen_twice), "notes1", "notes2"),
         Mutant::StoppedIsNews => (story!(stopped_by_hand), "read", "unread"),
         Mutant::SkipLogId => (story!(foreign_cursor), "Reset(ForeignLog)", "Resume"),
@@ -249,6 +288,7 @@ pub(super) fn line(mutant: Mutant) -> Line<Mutant> {
             let green = "failed: KeyRejected";
             (story!(serving::locked), green, "waits on")
         }
+        Mutant::KeyAsPasted => (story!(serving::pasted_in_quotes), "key1", "key0"),
         Mutant::FailedCountIsZero => (story!(attaching::failed_look), "answered", "parked1"),
     };
     Line { story, green, red }
@@ -582,6 +622,7 @@ async fn asked<'a>(world: &'a World, server: &ModelServer, wants: Script) -> Ask
         text: "Write.".to_owned(),
         folder: Some(folder.display().to_string()),
         options: protocol::ModelOptions::default(),
+        images: Vec::new(),
     });
     let receipt = started.await.expect("it starts");
     let window = world.page().await.follow(session);
@@ -705,7 +746,7 @@ async fn crash(mutant: Option<Mutant>) -> String {
     let ends = count(&world.events(session), is_end);
     server.script(Answer::whole(DIALECT, "Here."));
     let text = "Are you there?".to_owned();
-    let sent = refusal(world.submit(Op::SendMessage { session, text }).await);
+    let sent = refusal(world.submit(Op::message(session, text)).await);
     if sent.is_none() {
         world.page().await.follow(session).until_idle().await;
     }
@@ -808,7 +849,7 @@ async fn half_an_op(mutant: Option<Mutant>) -> String {
     tokio::select! {
         biased;
         () = child.stands() => {}
-        answer = world.submit(Op::SendMessage { session, text }) => panic!("answered: {answer:?}"),
+        answer = world.submit(Op::message(session, text)) => panic!("answered: {answer:?}"),
     }
     child.kill().await;
     world.line.cut();
@@ -832,7 +873,7 @@ async fn full_disk(mutant: Option<Mutant>) -> String {
         .store(few, std::sync::atomic::Ordering::Relaxed);
     world.clock.advance(Duration::from_secs(6));
     let text = "And now?".to_owned();
-    let sent = refusal(world.submit(Op::SendMessage { session, text }).await);
+    let sent = refusal(world.submit(Op::message(session, text)).await);
     said(sent, "taken")
 }
 
@@ -843,10 +884,7 @@ async fn op_twice(mutant: Option<Mutant>) -> String {
     let (session, window) = begin(&world, &server).await;
     window.until_idle().await;
     let text = "And now?".to_owned();
-    let (op_id, op) = (
-        OpId::from_bits(random_u128()),
-        Op::SendMessage { session, text },
-    );
+    let (op_id, op) = (OpId::from_bits(random_u128()), Op::message(session, text));
     let first = world.line.submit(op_id, op.clone()).await;
     server.arrived("end").await;
     let second = world.line.submit(op_id, op).await;
@@ -937,7 +975,7 @@ async fn send_while_running(mutant: Option<Mutant>) -> String {
     let (session, window) = begin(&world, &server).await;
     window.sees("On").await;
     let text = "And now?".to_owned();
-    let sent = refusal(world.submit(Op::SendMessage { session, text }).await);
+    let sent = refusal(world.submit(Op::message(session, text)).await);
     server.pass("end").await;
     window.until_idle().await;
     said(sent, "taken")

@@ -19,7 +19,10 @@ use rustix::{
 };
 use serde_json::Value;
 use tests::watched::{Watched, within_limit};
-use tokio::process::{Child, Command};
+use tokio::{
+    io::AsyncWriteExt,
+    process::{Child, Command},
+};
 
 /// What a run left behind.
 #[derive(Debug)]
@@ -44,9 +47,33 @@ fn command(data_dir: &Path, arguments: &[&str]) -> Command {
 
 /// Runs it to its end, with nobody at a terminal.
 pub(super) async fn run(data_dir: &Path, arguments: &[&str]) -> Ran {
+    run_with(data_dir, arguments, &[], None).await
+}
+
+/// The same with variables of its own, and something on its stdin.
+pub(super) async fn run_with(
+    data_dir: &Path,
+    arguments: &[&str],
+    environment: &[(&str, String)],
+    stdin: Option<&str>,
+) -> Ran {
     let mut command = command(data_dir, arguments);
-    let ran = command.stdin(Stdio::null()).output();
-    let output = within_limit(&format!("{arguments:?} to end"), ran)
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    command.stdin(match stdin {
+        Some(_) => Stdio::piped(),
+        None => Stdio::null(),
+    });
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the app starts");
+    if let (Some(text), Some(mut pipe)) = (stdin, child.stdin.take()) {
+        let written = pipe.write_all(text.as_bytes()).await;
+        written.expect("it reads its stdin");
+    }
+    let what = format!("{arguments:?} to end");
+    let output = within_limit(&what, child.wait_with_output())
         .await
         .expect("the app runs");
     Ran {

@@ -53,6 +53,26 @@ async fn every_turn_of_a_replay_says_which_requests_of_it_failed() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the built app"]
+async fn every_turn_of_a_replay_says_what_its_model_had_not_seen() {
+    let desk = Desk::new();
+    let data_dir = desk.world.data_dir();
+    for more in [&[][..], &["--session", "last"]] {
+        let reads_little = Answer::new(Dialect::Ollama).having_read(4_096);
+        desk.server.script(reads_little.says("Oui.").ends());
+        let mut asked = desk.ask(more);
+        asked.pop();
+        asked.push("kelp ".repeat(6_000));
+        run(data_dir, &words(&asked)).await;
+    }
+    for (turns, times) in [(&[][..], 2), (&["--turn", "2"], 1)] {
+        let shown = run(data_dir, &[&["replay", "last"], turns].concat()).await;
+        let told = shown.err.matches("did not see all of this conversation");
+        assert_eq!(told.count(), times, "{shown:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the built app"]
 async fn a_pipe_gets_the_answers_again_at_once_and_stderr_what_happened_and_no_server_is_asked() {
     let desk = Desk::new();
     std::fs::write(desk.folder.path().join("a.txt"), "kelp\n").unwrap();

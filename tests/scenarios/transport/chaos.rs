@@ -137,6 +137,7 @@ impl Story<'_> {
             text: message.clone(),
             folder: None,
             options: protocol::ModelOptions::default(),
+            images: Vec::new(),
         };
         world.submit(begin).await.expect("it begins");
         let log = Log::follow(world, seed, session).await;

@@ -44,6 +44,7 @@ async fn the_list_follows_over_a_restart_and_three_gaps_at_once_cost_one_reload(
     let send = Op::SendMessage {
         session: binned,
         text,
+        images: Vec::new(),
     };
     let refused = refusal(world.submit(send).await);
     assert_eq!(refused, ErrorCode::Gone, "nobody writes into the bin");

@@ -42,6 +42,7 @@ async fn older_turns_read_before_a_rewind_are_filed_without_what_was_rewound() {
             turn: TurnId::new(30),
             text: "Differently?".to_owned(),
             expected_tip: tip.expect("a tip"),
+            images: None,
         };
         world.submit(edit).await.expect("it is edited");
         window.sees("Another way.").await;

@@ -9,6 +9,7 @@ use serde_json::json;
 use tests::{
     backend::{Missed, refusal},
     client::Page,
+    file_server::model_file,
     model_server::{Answer, ModelServer},
     sentinel::random_u128,
     verdict::judge,
@@ -45,6 +46,7 @@ fn otherwise(op: &Op) -> Op {
             text: "Otherwise".to_owned(),
             folder,
             options: protocol::ModelOptions::default(),
+            images: Vec::new(),
         },
         Op::EditMessage {
             session,
@@ -56,6 +58,7 @@ fn otherwise(op: &Op) -> Op {
             turn,
             text: "Otherwise".to_owned(),
             expected_tip,
+            images: None,
         },
         Op::SendMessage { session, .. }
         | Op::CancelTurn { session, .. }
@@ -70,10 +73,7 @@ fn otherwise(op: &Op) -> Op {
         | Op::ChooseModel { session, .. }
         | Op::ChooseFolder { session, .. }
         | Op::ChooseOptions { session, .. }
-        | Op::AddSample { session } => Op::SendMessage {
-            session,
-            text: "Otherwise".to_owned(),
-        },
+        | Op::AddSample { session } => Op::message(session, "Otherwise"),
         Op::ChangeTimeLimits { limits } => Op::ChangeTimeLimits {
             limits: TimeLimits {
                 connect_ms: limits.connect_ms + 1,
@@ -84,6 +84,7 @@ fn otherwise(op: &Op) -> Op {
         | Op::ChangeModelOptions { .. }
         | Op::PullModel { .. }
         | Op::CancelPull { .. }
+        | Op::AddModelFile { .. }
         | Op::ChoosePrices { .. }
         | Op::AddProvider { .. }
         | Op::ChangeProvider { .. }
@@ -167,6 +168,10 @@ async fn every_op_that_is_executed_twice_runs_once_also_after_a_restart() {
         },
     )
     .await;
+    let file = folder.join("kelp.gguf");
+    std::fs::write(&file, model_file("Kelp", 100)).expect("a model");
+    let path = file.to_str().expect("text").to_owned();
+    run(&world, Op::AddModelFile { path }).await;
     run(&world, Op::AddSample { session: sample }).await;
 
     server.script(
@@ -181,6 +186,7 @@ async fn every_op_that_is_executed_twice_runs_once_also_after_a_restart() {
         text: "Write.".to_owned(),
         folder: Some(folder.display().to_string()),
         options: protocol::ModelOptions::default(),
+        images: Vec::new(),
     };
     run(&world, start).await;
     let window = Page::load(&world.line, "main").await.follow(session);
@@ -225,6 +231,7 @@ async fn every_op_that_is_executed_twice_runs_once_also_after_a_restart() {
                 turn,
                 text,
                 expected_tip,
+                images: None,
             },
         };
         run(&world, op).await;
@@ -244,7 +251,7 @@ async fn every_op_that_is_executed_twice_runs_once_also_after_a_restart() {
 
     server.script(Answer::new(DIALECT).says("On and on").goes_silent());
     let text = "Go on?".to_owned();
-    run(&world, Op::SendMessage { session, text }).await;
+    run(&world, Op::message(session, text)).await;
     window.sees("On and on").await;
     let (turn, _) = newest();
     run(&world, Op::CancelTurn { session, turn }).await;

@@ -246,7 +246,13 @@ async fn an_answer_that_does_not_come_is_given_up_at_its_limit_and_declined_when
     clock.fire_next_within(REPAIR_MAX).await;
     settled(&world, &window).await;
     page.fault(CallKind::Poll, Fault::HoldAnswer("poll".to_owned()));
+    // The poll that is parked already is answered; the next one's answer is held, and must have something to tell.
     world.rename(session, "One").await;
+    window
+        .until_shown("the first title", |shown| {
+            (shown.title() == "One").then_some(())
+        })
+        .await;
     world.rename(session, "Two").await;
     page.arrived("poll").await;
     clock.until_armed(poll_limit()).await;

@@ -25,6 +25,7 @@ async fn begin_as(world: &World, server: &ModelServer, session: SessionId, text:
         text: text.to_owned(),
         folder: None,
         options: protocol::ModelOptions::default(),
+        images: Vec::new(),
     };
     world.submit(op).await.expect("it begins");
 }

@@ -26,12 +26,13 @@ async fn the_same_text_sent_twice_from_two_windows_is_two_rows_in_both_and_a_ref
     one.until_idle().await;
     two.until_idle().await;
     let text = Sentinel::new("same").to_string();
-    let send = || Op::SendMessage {
-        session,
-        text: text.clone(),
-    };
+    let send = || Op::message(session, text.clone());
     let rows = |drawn: &str| drawn.matches(&format!("you: {text}")).count();
-    let keep = || world.engine().save_draft(Some(session), text.clone());
+    let keep = || {
+        world
+            .engine()
+            .save_draft(Some(session), text.as_str().into())
+    };
     keep().await.expect("kept");
     server.script(Answer::new(DIALECT).says("First.").gate("end").ends());
     let (first, second) = tokio::join!(one.page().submit(send()), two.page().submit(send()));
@@ -49,7 +50,10 @@ async fn the_same_text_sent_twice_from_two_windows_is_two_rows_in_both_and_a_ref
         window.until_idle().await;
         assert_eq!(rows(&window.text()), 1);
     }
-    assert_eq!(world.engine().draft(Some(session)).await, Ok(text.clone()));
+    assert_eq!(
+        world.engine().draft(Some(session)).await,
+        Ok(text.as_str().into())
+    );
     server.script(Answer::whole(DIALECT, "Second."));
     two.page().submit(send()).await.expect("now it is taken");
     for window in [&one, &two] {
@@ -59,7 +63,7 @@ async fn the_same_text_sent_twice_from_two_windows_is_two_rows_in_both_and_a_ref
         assert_eq!(window.counters().swaps, 1, "no reload");
     }
     assert_eq!(one.text(), two.text());
-    assert_eq!(world.engine().draft(Some(session)).await, Ok(String::new()));
+    assert_eq!(world.engine().draft(Some(session)).await, Ok("".into()));
     judge(&world, session, &[&one, &two]).await;
 
     // Either may close first; the other goes on.

@@ -5,12 +5,14 @@
 
 mod desk;
 mod driver;
+mod dropping;
 mod pictures;
 mod processes;
 mod views;
 
 use std::{
     collections::VecDeque,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -20,6 +22,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use desk::Desk;
+pub(crate) use driver::Colours;
 pub(crate) use views::View;
 
 /// A debug build on a busy machine is slow to draw.
@@ -117,6 +120,17 @@ impl Window {
         self.run_to_its_end(drawn).await;
         let kept = pictures::keep_screen(name);
         self.step(format!("a picture of {name}"), kept).await;
+    }
+
+    /// Drops a file on it, at a place on the screen.
+    pub(crate) async fn drop_file(&self, file: &Path, at: (u32, u32)) {
+        self.drop_address(&dropping::address(file), at).await;
+    }
+
+    /// Drops an address on it.
+    pub(crate) async fn drop_address(&self, address: &str, at: (u32, u32)) {
+        let dropped = dropping::drop_address(address, at);
+        self.step(format!("drop {address}"), dropped).await;
     }
 
     /// Loads the page anew.

@@ -94,6 +94,33 @@ async fn a_download_goes_on_when_its_window_is_closed_and_a_turn_runs_with_what_
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a display"]
+async fn what_is_learnt_about_a_model_leaves_the_form_that_somebody_types_in() {
+    let server = ModelServer::start(DIALECT);
+    server.holds_looks("look");
+    Desk::tell("learnt", &server, async |_desk, window| {
+        open_models(&window).await;
+        window.wait_for_text("model", MODEL).await;
+        assert!(!window.texts("model").await[0].contains("tools"));
+        window.click("model-options").await;
+        window
+            .run("document.querySelector('[data-option=num_ctx]').focus()")
+            .await;
+        window.press("12").await;
+        server.pass("look").await;
+        window.wait_for_text("model", "tools").await;
+        // The row has learnt it, and is the same row: what was typed is there, and so is the focus.
+        window.press("000").await;
+        let typed = window
+            .run("return document.querySelector('[data-option=num_ctx]').value")
+            .await;
+        assert_eq!(typed, "12000");
+        window.close().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a display"]
 async fn options_are_refused_at_their_field_or_kept_and_sent() {
     let server = ModelServer::start(DIALECT);
     Desk::tell("options", &server, async |desk, window| {
@@ -132,11 +159,32 @@ async fn options_are_refused_at_their_field_or_kept_and_sent() {
             .wait_for_text("message-assistant", "As you wish.")
             .await;
         window.wait_for("send").await;
+
+        // This chat alone goes back behind what was chosen for its model.
+        window.click("chat-options").await;
+        window.wait_for("options-form").await;
+        window
+            .run("document.querySelector('[data-left=num_ctx]').click()")
+            .await;
+        window.picture("options-left").await;
+        window.click("options-save").await;
+        window.wait_until_gone("options-form").await;
+        server.script(Answer::whole(DIALECT, "As the server does."));
+        window.wait_for_focus("composer").await;
+        window.send("And now?").await;
+        window
+            .wait_for_text("message-assistant", "As the server does.")
+            .await;
+        window.wait_for("send").await;
         window.close().await;
     })
     .await;
     assert_eq!(
         server.chat(1).await.json()["options"],
         json!({ "num_ctx": 12_000, "temperature": 0.3 })
+    );
+    assert_eq!(
+        server.chat(2).await.json()["options"],
+        json!({ "temperature": 0.3 })
     );
 }

@@ -1,11 +1,22 @@
 //! The chat: the open session's transcript, or the beginning of a new one, above its composer.
 
-use leptos::prelude::*;
+use leptos::{ev, prelude::*};
+use protocol::ProviderId;
 
 use crate::{
-    components::{composer::Composer, player::Player, transcript::Transcript, welcome::Welcome},
+    components::{
+        composer::Composer,
+        local_models::{self, ModelTrouble},
+        player::Player,
+        transcript::Transcript,
+        welcome::Welcome,
+    },
     desk::{SettingsPart, use_desk},
+    ipc,
 };
+
+/// For a frame of a page that may not be drawn just now.
+const FOCUS_MS: u64 = 200;
 
 /// The main column, unless the settings are open.
 #[component]
@@ -14,11 +25,56 @@ pub(crate) fn Chat() -> impl IntoView {
     let session = Memo::new(move |_| desk.session.get());
     let newcomer = Memo::new(move |_| {
         desk.library.loaded.get()
-            && desk.library.providers.with(Vec::is_empty)
+            && desk.library.providers.with(|providers| {
+                // This computer is there from the first download on, and no place to begin before its end.
+                providers.iter().all(|p| p.id == ProviderId::THIS_COMPUTER)
+            })
             && desk.library.shelves.with(Vec::is_empty)
+            && desk.model().is_none()
     });
+    // Files may be dropped anywhere here. Without the first, the browser would open them in place of the page.
+    let dropping = RwSignal::new(false);
+    let takes = move || desk.player.with_untracked(Option::is_none) && !newcomer.get_untracked();
+    let on_drag = move |event: ev::DragEvent| {
+        if ipc::drags_files(&event) {
+            event.prevent_default();
+            dropping.set(takes());
+        }
+    };
+    let on_drop = move |event: ev::DragEvent| {
+        dropping.set(false);
+        if !ipc::drags_files(&event) {
+            return;
+        }
+        event.prevent_default();
+        if let Some(link) = ipc::dropped_link(&event) {
+            if takes() {
+                desk.take_attention();
+                ipc::spawn(async move {
+                    // By then the composer has the focus.
+                    ipc::next_frame_or(FOCUS_MS).await;
+                    ipc::type_at_caret(&link);
+                });
+            }
+            return;
+        }
+        let whose = session.get_untracked();
+        local_models::take_dropped(desk, &event, move |files| {
+            if takes() {
+                desk.images.add(whose, files);
+                desk.take_attention();
+            }
+        });
+    };
     view! {
-        <div class="chat">
+        <div
+            class="chat"
+            class:is-dropping=dropping
+            on:dragenter=on_drag
+            on:dragover=on_drag
+            on:dragleave=move |_| dropping.set(false)
+            on:drop=on_drop
+        >
             // It stays as it is beneath a replay, and out of reach.
             <div class="chat-now" inert=move || desk.player.get().is_some()>
                 {move || match session.get() {
@@ -35,7 +91,13 @@ pub(crate) fn Chat() -> impl IntoView {
                 {move || {
                     let whose = session.get();
                     let begins = desk.library.loaded.get() && !newcomer.get();
-                    (whose.is_some() || begins).then(|| view! { <Composer whose /> })
+                    (whose.is_some() || begins)
+                        .then(|| {
+                            view! {
+                                <ModelTrouble />
+                                <Composer whose />
+                            }
+                        })
                 }}
             </div>
             {move || desk.player.get().map(|replay| view! { <Player replay /> })}

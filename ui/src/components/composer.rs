@@ -7,13 +7,15 @@
 use std::{cell::Cell, rc::Rc};
 
 use leptos::{ev, html, prelude::*};
-use protocol::{ErrorCode, ModelOptions, ModelRef, Op, OpId, SessionId};
+use protocol::{Draft, ErrorCode, ModelOptions, ModelRef, Op, OpId, SessionId};
 
 use crate::{
     components::{
+        enclosures::{AttachButton, Enclosures},
         folder_picker::{FolderPicker, about_folder},
         icons::{Glyph, Icon},
         meter::Meter,
+        missing_model::MissingModel,
         model_picker::ModelPicker,
         options::ChatOptions,
         settings::refusal_words,
@@ -28,6 +30,8 @@ use crate::{
 /// The Enter that ended a composition comes within this time after it; the next one is the writer's own.
 const COMPOSED_ENTER_MS: u64 = 150;
 
+const STILL_READING: &str = "An image is still being read";
+
 const STILL_ANSWERING: &str = "Still answering – Esc stops it, then Enter sends";
 
 /// What is being sent, until its fate is known. Sent again unchanged, it keeps its id, so that it cannot arrive twice.
@@ -36,27 +40,30 @@ struct Sending {
     op_id: OpId,
     op: Op,
     session: SessionId,
-    text: String,
+    draft: Draft,
 }
 
 impl Sending {
     fn of(
         whose: Whose,
-        text: String,
+        draft: Draft,
         model: &ModelRef,
         folder: Option<String>,
         options: ModelOptions,
     ) -> Self {
         let session = whose.unwrap_or_else(|| SessionId::from_bits(ipc::random_bits()));
+        let Draft { text, images } = draft.clone();
         let op = match whose {
             Some(session) => Op::SendMessage {
                 session,
-                text: text.clone(),
+                text,
+                images,
             },
             None => Op::StartSession {
                 session,
                 model: model.clone(),
-                text: text.clone(),
+                text,
+                images,
                 folder,
                 options,
             },
@@ -65,7 +72,7 @@ impl Sending {
             op_id: OpId::from_bits(ipc::random_bits()),
             op,
             session,
-            text,
+            draft,
         }
     }
 
@@ -92,6 +99,7 @@ impl Sending {
             | Op::ChangeModelOptions { .. }
             | Op::PullModel { .. }
             | Op::CancelPull { .. }
+            | Op::AddModelFile { .. }
             | Op::ChoosePrices { .. }
             | Op::RenameSession { .. }
             | Op::BinSession { .. }
@@ -103,7 +111,7 @@ impl Sending {
             | Op::RemoveProvider { .. }
             | Op::AddSample { .. } => None,
         };
-        self.text == other.text && begun(&self.op) == begun(&other.op)
+        self.draft == other.draft && begun(&self.op) == begun(&other.op)
     }
 }
 
@@ -155,7 +163,8 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
         match desk.drafts.known(whose) {
             Some(text) => fill(&text),
             None => ipc::spawn(async move {
-                let text = desk.drafts.load(whose).await;
+                let Draft { text, images } = desk.drafts.load(whose).await;
+                desk.images.show(whose, images);
                 let untouched = field
                     .try_get_untracked()
                     .flatten()
@@ -188,6 +197,29 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
     desk.on_leaving(save_now);
     on_cleanup(save_now);
 
+    let has_images = Memo::new(move |_| !desk.images.of(whose).is_empty());
+    let reading = Memo::new(move |_| desk.images.is_reading(whose));
+    Effect::new(move |_| {
+        desk.images.of(whose);
+        ipc::note_images(&desk.images.taken(whose));
+    });
+    // Known before anything is sent: what its server says of the model.
+    let blind = move || has_images.get() && desk.sees_images() == Some(false);
+    let blind = Memo::new(move |_| blind());
+    let blind = move || blind.get();
+    Effect::new(move |_| {
+        if has_images.get()
+            && let Some(model) = desk.model()
+        {
+            desk.catalog.ask(model.provider);
+        }
+    });
+    Effect::new(move |_| {
+        if !reading.get() && hint.get_untracked() == Some(STILL_READING) {
+            hint.set(None);
+        }
+    });
+
     let send = move || {
         if busy.get_untracked() {
             return;
@@ -199,9 +231,20 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
             hint.set(Some(STILL_ANSWERING));
             return;
         }
-        let Some(text) = text_now().filter(|text| !text.trim().is_empty()) else {
+        if untrack(|| desk.images.is_reading(whose)) {
+            hint.set(Some(STILL_READING));
             return;
-        };
+        }
+        if untrack(blind) {
+            // The line below says it already.
+            return;
+        }
+        let text = text_now().unwrap_or_default();
+        let images = desk.images.taken(whose);
+        if text.trim().is_empty() && images.is_empty() {
+            return;
+        }
+        let draft = Draft { text, images };
         hint.set(None);
         busy.set(true);
         ipc::spawn(async move {
@@ -221,7 +264,7 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
             };
             let folder = desk.folder_for_new.get_untracked();
             let options = desk.options_for_new.get_untracked();
-            let sending = Sending::of(whose, text, &model, folder, options);
+            let sending = Sending::of(whose, draft, &model, folder, options);
             let sending = unsettled
                 .try_get_value()
                 .flatten()
@@ -281,6 +324,14 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
     // A released key belongs to the press that may have ended a composition; what comes next is another press.
     let on_keyup = move |_| composed_at.set(None);
 
+    // A text that was copied together with its picture is what was meant.
+    let on_paste = move |event: ev::ClipboardEvent| {
+        let images = ipc::pasted_images(&event);
+        if !images.is_empty() {
+            event.prevent_default();
+            desk.images.add(whose, images);
+        }
+    };
     let name = match whose {
         Some(_) => "Message",
         None => "First message of a new chat",
@@ -295,6 +346,7 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
             }
         >
             <div class="composer-box">
+                <Enclosures whose />
                 <textarea
                     node_ref=field
                     class="composer-text"
@@ -318,13 +370,19 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                         focused.set(false);
                         save_now();
                     }
+                    on:paste=on_paste
                 />
+                <MissingModel whose />
                 <div class="composer-row">
+                    <AttachButton whose />
                     <ModelPicker />
                     <FolderPicker />
                     <ChatOptions />
                     <span class="composer-hint hint" id="composer-hint" role="status">
                         {move || {
+                            if blind() {
+                                return desk.model().map(|model| cannot_see(&model.model));
+                            }
                             // Not while the question itself has the focus: it says the same, better.
                             let asked = (asking.get() && focused.get()).then(question_hint);
                             hint.get().map(str::to_owned).or(asked)
@@ -356,7 +414,9 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                                     data-testid="send"
                                     aria-label="Send"
                                     title="Send (Enter)"
-                                    disabled=move || empty.get() || busy.get()
+                                    disabled=move || {
+                                        (empty.get() && !has_images.get()) || busy.get() || reading.get() || blind()
+                                    }
                                 >
                                     <Glyph icon=Icon::Send />
                                 </button>
@@ -369,6 +429,11 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
         </form>
     }
     .into_any()
+}
+
+/// Said of a model that sees no images, before any is sent.
+fn cannot_see(model: &str) -> String {
+    format!("{model} cannot see images: choose another model, or take the image out")
 }
 
 /// Said to whoever writes while the model waits for a word.
@@ -387,7 +452,10 @@ fn clear(
     let now = text_now
         .or_else(|| desk.drafts.known(whose))
         .unwrap_or_default();
-    let rest = now.strip_prefix(sending.text.as_str()).unwrap_or(&now);
+    desk.images.sent(whose, &sending.draft.images);
+    let rest = now
+        .strip_prefix(sending.draft.text.as_str())
+        .unwrap_or(&now);
     match whose {
         Some(_) => {
             fill(rest);

@@ -36,6 +36,8 @@ pub(crate) enum Icon {
     StepBack,
     StepForward,
     Bars,
+    Picture,
+    Download,
 }
 
 impl Icon {
@@ -44,6 +46,10 @@ impl Icon {
             Self::Sidebar => {
                 "M5 4.5h14a1.5 1.5 0 0 1 1.5 1.5v12a1.5 1.5 0 0 1-1.5 1.5H5A1.5 1.5 0 0 1 3.5 18V6A1.5 1.5 0 0 1 5 4.5ZM9.5 4.5v15"
             }
+            Self::Picture => {
+                "M5.5 4.5h13A1.5 1.5 0 0 1 20 6v12a1.5 1.5 0 0 1-1.5 1.5h-13A1.5 1.5 0 0 1 4 18V6a1.5 1.5 0 0 1 1.5-1.5ZM8.5 7.75a1.25 1.25 0 1 1 0 2.5 1.25 1.25 0 0 1 0-2.5ZM4.5 17l4-4 3 3 3.5-4 4.5 5"
+            }
+            Self::Download => "M12 4.5v10.5M6.5 10 12 15.5 17.5 10M5 19.5h14",
             Self::Bars => "M4.5 6.5h7M8 12h8M13 17.5h6.5",
             Self::Plus => "M12 5v14M5 12h14",
             Self::Info => {

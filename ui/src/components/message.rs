@@ -1,17 +1,19 @@
 //! Messages: the reader's own in a tinted block, the model's on the page itself.
 
 use leptos::{ev, html, prelude::*};
-use protocol::{Op, TurnId};
+use protocol::{Image, Op, TurnId};
 
 use crate::{
     components::{
+        enclosures::Enclosed,
         icons::{Glyph, Icon},
         markdown::Markdown,
+        picture::Pictures,
         versions::Versions,
     },
     desk::use_desk,
     ipc,
-    pane::Pane,
+    pane::{Pane, Said},
     prose::Prose,
 };
 
@@ -31,18 +33,28 @@ pub(crate) fn Answer(prose: Prose) -> impl IntoView {
 pub(crate) fn UserMessage(
     pane: Pane,
     turn: TurnId,
-    text: StoredValue<String>,
+    said: Said,
     editing: RwSignal<bool>,
 ) -> impl IntoView {
     let desk = use_desk();
+    let Said { text, images } = said;
     view! {
         <div class="mine">
             {move || {
                 if editing.get() {
-                    view! { <EditForm pane turn text editing /> }.into_any()
+                    view! { <EditForm pane turn said editing /> }.into_any()
                 } else {
                     view! {
-                        <div class="mine-text" data-testid="message-user" dir="auto">
+                        {images
+                            .with_value(|images| !images.is_empty())
+                            .then(|| view! { <Pictures images=images.get_value() /> })}
+                        // An image may stand for itself.
+                        <div
+                            class="mine-text"
+                            data-testid="message-user"
+                            dir="auto"
+                            hidden=text.with_value(String::is_empty)
+                        >
                             {text.get_value()}
                         </div>
                         <div class="mine-below"><div class="actions">
@@ -85,13 +97,11 @@ pub(crate) fn UserMessage(
 }
 
 #[component]
-fn EditForm(
-    pane: Pane,
-    turn: TurnId,
-    text: StoredValue<String>,
-    editing: RwSignal<bool>,
-) -> impl IntoView {
+fn EditForm(pane: Pane, turn: TurnId, said: Said, editing: RwSignal<bool>) -> impl IntoView {
     let desk = use_desk();
+    let Said { text, images } = said;
+    // What it shows; some may be taken out.
+    let kept = RwSignal::new(images.get_value());
     let field = NodeRef::<html::Textarea>::new();
     // What the words are written against; a transcript that changes meanwhile refuses them.
     let tip = pane.tip();
@@ -110,15 +120,19 @@ fn EditForm(
         let (Some(said), Some(expected_tip)) = (said, tip) else {
             return;
         };
-        if said.trim().is_empty() || sending.get_untracked() {
+        let shows = kept.get_untracked();
+        if (said.trim().is_empty() && shows.is_empty()) || sending.get_untracked() {
             return;
         }
         sending.set(true);
         ipc::spawn(async move {
+            // As it was means whatever has become of it.
+            let as_it_was = images.with_value(|images| *images == shows);
             let op = Op::EditMessage {
                 session: pane.session,
                 turn,
                 text: said,
+                images: (!as_it_was).then_some(shows),
                 expected_tip,
             };
             match desk.submit(op).await {
@@ -159,6 +173,7 @@ fn EditForm(
                 send();
             }
         >
+            <EditedImages kept />
             <textarea
                 node_ref=field
                 class="composer-text edit-text"
@@ -194,6 +209,34 @@ fn EditForm(
                 </button>
             </div>
         </form>
+    }
+    .into_any()
+}
+
+/// The images of a message that is being edited, each to be taken out.
+#[component]
+fn EditedImages(kept: RwSignal<Vec<Image>>) -> impl IntoView {
+    let shown = move || kept.get().into_iter().enumerate().collect::<Vec<_>>();
+    view! {
+        <ul
+            class="enclosed-list"
+            aria-label="Images of the message"
+            hidden=move || kept.with(Vec::is_empty)
+        >
+            <For each=shown key=|(at, image)| (*at, image.image) let((at, image))>
+                <Enclosed
+                    name=image.name.clone()
+                    taken=Some(image)
+                    remove=move || {
+                        kept.update(|kept| {
+                            if at < kept.len() {
+                                kept.remove(at);
+                            }
+                        });
+                    }
+                />
+            </For>
+        </ul>
     }
     .into_any()
 }

@@ -72,11 +72,13 @@ fn size(desk: Desk, model: &ModelRef) -> Option<u64> {
     });
     let chosen = desk.library.options_of_model(model).num_ctx;
     match provider.dialect {
-        Dialect::Ollama => chosen.or(provider.num_ctx).map(u64::from).or_else(|| {
-            // What it could do at most says nothing about a model that is not loaded: its server's default is smaller.
-            let loaded = listed.filter(|model| model.loaded == Some(true))?;
-            loaded.context_tokens
-        }),
+        Dialect::Ollama | Dialect::Local => {
+            chosen.or(provider.num_ctx).map(u64::from).or_else(|| {
+                // What it could do at most says nothing about a model that is not loaded: its server's default is smaller.
+                let loaded = listed.filter(|model| model.loaded == Some(true))?;
+                loaded.context_tokens
+            })
+        }
         Dialect::OpenAiChat | Dialect::Anthropic => listed?.context_tokens,
     }
 }

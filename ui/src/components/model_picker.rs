@@ -242,7 +242,9 @@ fn ChoiceRow(
                 {move || is_chosen.get().then(|| view! { <Glyph icon=Icon::Check /> })}
             </span>
             <span class="picker-model">
-                <span class="picker-model-name">{model.name.clone()}</span>
+                <span class="picker-model-name">
+                    {file_name(&model.name, model.file.is_some())}
+                </span>
                 <span class="picker-facts">
                     {loaded.then(loaded_mark)}
                     {facts}
@@ -286,6 +288,17 @@ pub(crate) fn short_name(model: &str) -> &str {
     name.strip_suffix(".gguf").unwrap_or(name)
 }
 
+/// A model's name; of a file that lies elsewhere the last part of its path.
+pub(crate) fn file_name(model: &str, is_file: bool) -> String {
+    // Not by the standard library, which knows no paths on a page: they are those of the engine's system.
+    let behind_drive = model.get(1..).unwrap_or_default();
+    let is_path = model.starts_with(['/', '\\'])
+        || behind_drive.starts_with(":\\")
+        || behind_drive.starts_with(":/");
+    let name = model.rsplit(['/', '\\']).next().unwrap_or(model);
+    if is_file && is_path { name } else { model }.to_owned()
+}
+
 fn option_id(at: usize) -> String {
     format!("model-option-{at}")
 }
@@ -306,7 +319,17 @@ pub(crate) fn facts(model: &Model) -> String {
     let context = model
         .context_tokens
         .map(|tokens| format!("{} context", calendar::context(tokens)));
+    let trouble = model.file.as_ref().and_then(|file| {
+        let words = if file.problem.is_some() {
+            "cannot be used"
+        } else {
+            file.warning.as_ref()?;
+            "may not fit into memory"
+        };
+        Some(words.to_owned())
+    });
     let known = [
+        trouble,
         model.parameters.clone(),
         model.quantization.clone(),
         size,

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 
 use leptos::{ev, prelude::*};
 use protocol::{
-    Dialect, ManageModelArgs, Model, ModelAction, ModelOptions, ModelRef, Op, Provider, ProviderId,
-    PullProgress, PullState, PullView, PullsArgs,
+    Dialect, LocalModels, ManageModelArgs, Model, ModelAction, ModelOptions, ModelRef, Op,
+    Provider, ProviderId, PullProgress, PullState, PullView, PullsArgs, pulled_name,
 };
 
 use crate::{
@@ -15,6 +15,8 @@ use crate::{
     components::{
         failure::FailureWords,
         icons::{Glyph, Icon},
+        local_models::{self, LocalTools},
+        model_form::{ModelForm, ModelLine, submitting},
         model_picker,
         options::{Answer, OptionsForm},
         settings::refusal_words,
@@ -45,7 +47,10 @@ const BADGES_TRIES: u32 = 8;
 #[component]
 pub(crate) fn Models() -> impl IntoView {
     let desk = use_desk();
-    let providers = desk.library.providers;
+    let local = local_models::local_models();
+    let providers = Memo::new(move |_| {
+        local_models::with_this_computer(desk.library.providers.get(), local.get())
+    });
     let wanted = RwSignal::new(None::<ProviderId>);
     let chosen = Memo::new(move |_| {
         providers.with(|providers| {
@@ -74,7 +79,22 @@ pub(crate) fn Models() -> impl IntoView {
         }
         ended
     });
+    let on_drag = |event: ev::DragEvent| {
+        if ipc::drags_files(&event) {
+            event.prevent_default();
+        }
+    };
     view! {
+        <div
+            on:dragenter=on_drag
+            on:dragover=on_drag
+            on:drop=move |event: ev::DragEvent| {
+                if ipc::drags_files(&event) {
+                    event.prevent_default();
+                    local_models::take_dropped(desk, &event, |_| {});
+                }
+            }
+        >
         <PullList pulls />
         {move || match chosen.get() {
             None => {
@@ -83,18 +103,19 @@ pub(crate) fn Models() -> impl IntoView {
             }
             Some(provider) => {
                 view! {
-                    <ServerChoice chosen=provider.id wanted />
-                    <ServerModels provider />
+                    <ServerChoice chosen=provider.id providers wanted />
+                    <ServerModels provider local pulls />
                 }
                     .into_any()
             }
         }}
+        </div>
     }
     .into_any()
 }
 
 /// What is being downloaded, asked for as long as the signal lives.
-fn watched_pulls() -> RwSignal<Vec<PullView>> {
+pub(crate) fn watched_pulls() -> RwSignal<Vec<PullView>> {
     let pulls = RwSignal::new(Vec::<PullView>::new());
     ipc::spawn(async move {
         let mut seen = None;
@@ -122,41 +143,52 @@ fn watched_pulls() -> RwSignal<Vec<PullView>> {
 }
 
 #[component]
-fn ServerChoice(chosen: ProviderId, wanted: RwSignal<Option<ProviderId>>) -> impl IntoView {
-    let desk = use_desk();
-    let providers = desk.library.providers.get();
-    (providers.len() > 1).then(|| {
-        view! {
-            <label class="form-field models-server">
-                <span class="label">"Server"</span>
-                <select
-                    class="field"
-                    data-testid="models-server"
-                    on:change=move |event| {
-                        wanted.set(event_target_value(&event).parse().ok());
-                    }
-                >
-                    {providers
-                        .into_iter()
-                        .map(|provider| {
-                            view! {
-                                <option
-                                    value=provider.id.to_string()
-                                    selected=provider.id == chosen
-                                >
-                                    {provider.name}
-                                </option>
-                            }
-                        })
-                        .collect_view()}
-                </select>
-            </label>
-        }
-    })
+fn ServerChoice(
+    chosen: ProviderId,
+    providers: Memo<Vec<Provider>>,
+    wanted: RwSignal<Option<ProviderId>>,
+) -> impl IntoView {
+    // This computer may be known of a moment later than the others.
+    move || {
+        let providers = providers.get();
+        (providers.len() > 1).then(|| {
+            view! {
+                <label class="form-field models-server">
+                    <span class="label">"Server"</span>
+                    <select
+                        class="field"
+                        data-testid="models-server"
+                        on:change=move |event| {
+                            wanted.set(event_target_value(&event).parse().ok());
+                        }
+                    >
+                        {providers
+                            .into_iter()
+                            .map(|provider| {
+                                view! {
+                                    <option
+                                        value=provider.id.to_string()
+                                        selected=provider.id == chosen
+                                    >
+                                        {provider.name}
+                                    </option>
+                                }
+                            })
+                            .collect_view()}
+                    </select>
+                </label>
+            }
+            .into_any()
+        })
+    }
 }
 
 #[component]
-fn ServerModels(provider: Provider) -> impl IntoView {
+fn ServerModels(
+    provider: Provider,
+    local: RwSignal<Option<LocalModels>>,
+    pulls: RwSignal<Vec<PullView>>,
+) -> impl IntoView {
     let desk = use_desk();
     let id = provider.id;
     desk.catalog.ask(id);
@@ -228,6 +260,12 @@ fn ServerModels(provider: Provider) -> impl IntoView {
     let of = provider.clone();
     view! {
         {is_ollama.then(|| view! { <Download provider=provider.clone() /> })}
+        {move || {
+            local
+                .get()
+                .filter(|local| local.provider.id == id)
+                .map(|local| view! { <LocalTools local pulls /> })
+        }}
         <Show when=move || many.get()>
             <label class="form-field models-filter">
                 <span class="label">"Find a model"</span>
@@ -353,6 +391,15 @@ fn ModelEntry(
     };
     let manage = Callback::new(manage);
     let is_ollama = provider.dialect == Dialect::Ollama;
+    let is_file = provider.id == ProviderId::THIS_COMPUTER;
+    let of_file = Memo::new(move |_| {
+        model.with(|model| {
+            let file = model.file.as_ref();
+            file.map(local_models::file_facts)
+                .filter(|facts| !facts.is_empty())
+        })
+    });
+    let troubled = Memo::new(move |_| model.with(local_models::trouble));
     let unloaded = StoredValue::new(name.clone());
     let server = provider.name.clone();
     let of_server = ModelOptions::of_server(&provider);
@@ -362,7 +409,9 @@ fn ModelEntry(
         <li class="model-row" data-testid="model" data-model=name.clone()>
             <div class="server-row">
                 <span class="server-words">
-                    <span class="server-name">{name.clone()}</span>
+                    <span class="server-name" title=name.clone()>
+                        {model_picker::file_name(&name, is_file)}
+                    </span>
                     <span class="picker-facts">
                         {move || is_loaded.get().then(model_picker::loaded_mark)}
                         {move || model.with(model_picker::facts)}
@@ -375,10 +424,30 @@ fn ModelEntry(
                             }
                         }}
                     </span>
+                    {move || {
+                        of_file
+                            .get()
+                            .map(|facts| {
+                                view! {
+                                    <span class="picker-facts" data-testid="model-file">{facts}</span>
+                                }
+                            })
+                    }}
+                    {move || {
+                        troubled
+                            .get()
+                            .map(|words| {
+                                view! {
+                                    <span class="picker-facts is-fault" data-testid="model-problem">
+                                        {words}
+                                    </span>
+                                }
+                            })
+                    }}
                 </span>
                 <span class="picker-badges">{abilities}</span>
                 <span class="model-actions">
-                    <Show when=move || is_ollama && is_loaded.get()>
+                    <Show when=move || (is_ollama || is_file) && is_loaded.get()>
                         <button
                             type="button"
                             class="button"
@@ -397,7 +466,13 @@ fn ModelEntry(
                         .then(|| {
                             let name = form_of.clone();
                             view! {
-                                <RowButton asked toggle icon=Icon::Copy what=Asked::Copy name=name.clone() />
+                                <RowButton asked toggle icon=Icon::Copy what=Asked::Copy name />
+                            }
+                        })}
+                    {(is_ollama || is_file)
+                        .then(|| {
+                            let name = form_of.clone();
+                            view! {
                                 <RowButton asked toggle icon=Icon::Bin what=Asked::Delete name />
                             }
                         })}
@@ -436,7 +511,8 @@ fn ModelEntry(
                     Asked::Copy => Some(view! { <CopyForm name manage busy asked /> }.into_any()),
                     Asked::Delete => {
                         let server = server.clone();
-                        Some(view! { <DeleteForm name server manage busy asked /> }.into_any())
+                        let place = model.with_untracked(Place::of);
+                        Some(view! { <DeleteForm name server place manage busy asked /> }.into_any())
                     }
                 }
             }}
@@ -516,22 +592,58 @@ fn CopyForm(
     .into_any()
 }
 
+/// Where a model lies, as far as its deletion is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Server,
+    OurFolder,
+    Elsewhere,
+}
+
+impl Place {
+    fn of(model: &Model) -> Self {
+        match &model.file {
+            None => Self::Server,
+            Some(file) if file.ours => Self::OurFolder,
+            Some(_) => Self::Elsewhere,
+        }
+    }
+}
+
 #[component]
 fn DeleteForm(
     name: String,
     server: String,
+    place: Place,
     manage: Callback<ModelAction>,
     busy: RwSignal<bool>,
     asked: RwSignal<Option<Asked>>,
 ) -> impl IntoView {
     let model = name.clone();
+    let (title, words, yes) = match place {
+        Place::Server => (
+            format!("Delete {name}?"),
+            format!(
+                "Delete {name} from {server}? Its files are removed there and would have to be downloaded again. Chats with it stay."
+            ),
+            "Delete it",
+        ),
+        Place::OurFolder => (
+            format!("Delete {name}?"),
+            format!(
+                "Delete {name}? The file is removed from this computer and would have to be downloaded again. Chats with it stay."
+            ),
+            "Delete the file",
+        ),
+        Place::Elsewhere => (
+            format!("Forget {name}?"),
+            format!("Forget {name}? The file stays where it is, and so do chats with it."),
+            "Forget it",
+        ),
+    };
     view! {
-        <div class="model-ask" role="group" aria-label=format!("Delete {name}?")>
-            <p>
-                {format!(
-                    "Delete {name} from {server}? Its files are removed there and would have to be downloaded again. Chats with it stay.",
-                )}
-            </p>
+        <div class="model-ask" role="group" aria-label=title>
+            <p>{words}</p>
             <div class="form-actions">
                 <button
                     type="button"
@@ -540,7 +652,7 @@ fn DeleteForm(
                     disabled=move || busy.get()
                     on:click=move |_| manage.run(ModelAction::Delete { model: model.clone() })
                 >
-                    "Delete it"
+                    {yes}
                 </button>
                 <button type="button" class="button" on:click=move |_| asked.set(None)>
                     "Keep it"
@@ -569,71 +681,40 @@ fn expiry(model: &Model) -> Option<String> {
 #[component]
 fn Download(provider: Provider) -> impl IntoView {
     let desk = use_desk();
-    let typed = RwSignal::new(String::new());
-    let words = RwSignal::new(None::<String>);
-    let busy = RwSignal::new(false);
+    let line = ModelLine::new();
     let id = provider.id;
-    let begin = move |event: ev::SubmitEvent| {
-        event.prevent_default();
-        if busy.get_untracked() {
+    let begin = Callback::new(move |model: String| {
+        if line.busy.get_untracked() {
             return;
         }
-        let model = typed.get_untracked();
-        words.set(None);
+        line.words.set(None);
         if let Err(said) = protocol::model_name(&model) {
-            words.set(Some(said.to_owned()));
+            line.words.set(Some(said.to_owned()));
             return;
         }
-        busy.set(true);
-        ipc::spawn(async move {
-            let op = Op::PullModel {
-                provider: id,
-                model,
-            };
-            let answer = desk.submit(op).await;
-            busy.try_set(false);
-            match answer {
-                Ok(_) => {
-                    typed.try_set(String::new());
-                }
-                Err(error) => {
-                    words.try_set(Some(refusal_words(&error)));
-                }
-            }
-        });
-    };
+        let op = Op::PullModel {
+            provider: id,
+            model,
+        };
+        let done = Callback::new(move |()| line.clear());
+        submitting(desk, line.words, line.busy, op, done);
+    });
     view! {
-        <form class="server-test" on:submit=begin>
-            <label class="form-field">
-                <span class="label">{format!("Download a model to {}", provider.name)}</span>
-                <input
-                    class="field"
-                    type="text"
-                    data-testid="pull-name"
-                    autocapitalize="off"
-                    autocomplete="off"
-                    spellcheck="false"
-                    placeholder="llama3.2, qwen3:8b …"
-                    aria-invalid=move || words.with(Option::is_some).then_some("true")
-                    bind:value=typed
-                />
-            </label>
-            <button
-                type="submit"
-                class="button"
-                data-testid="pull-begin"
-                disabled=move || busy.get() || typed.with(|typed| typed.trim().is_empty())
-            >
-                "Download"
-            </button>
-        </form>
-        {move || words.get().map(|words| view! { <p class="alert" role="alert">{words}</p> })}
+        <ModelForm
+            line
+            label=format!("Download a model to {}", provider.name)
+            field_testid="pull-name"
+            placeholder="llama3.2, qwen3:8b …"
+            button="Download"
+            button_testid="pull-begin"
+            begin
+        />
     }
     .into_any()
 }
 
 #[component]
-fn PullList(pulls: RwSignal<Vec<PullView>>) -> impl IntoView {
+pub(crate) fn PullList(pulls: RwSignal<Vec<PullView>>) -> impl IntoView {
     let keys = Memo::new(move |_| {
         pulls.with(|pulls| {
             pulls
@@ -709,13 +790,21 @@ fn PullEntry(model: ModelRef, pulls: RwSignal<Vec<PullView>>) -> impl IntoView {
         model: name.clone(),
     };
     let dismiss = cancel.clone();
-    let label = format!("Download of {name}");
-    let stop_label = format!("Stop the download of {name}");
+    let label = format!("Download of {}", pulled_name(&name));
+    // What a server has of a model stays there; a part of a file on this computer is of no use to anybody.
+    let stop_label = if provider == ProviderId::THIS_COMPUTER {
+        format!(
+            "Stop the download of {} and delete what has come",
+            pulled_name(&name)
+        )
+    } else {
+        format!("Stop the download of {name}")
+    };
     view! {
         <li class="pull" data-testid="pull" data-model=name.clone()>
             <div class="server-row">
                 <span class="server-words">
-                    <span class="server-name">{name.clone()}</span>
+                    <span class="server-name" title=name.clone()>{pulled_name(&name).to_owned()}</span>
                     <span class="picker-facts" class:is-fault=stopped data-testid="pull-words">
                         {said}
                     </span>
@@ -729,6 +818,7 @@ fn PullEntry(model: ModelRef, pulls: RwSignal<Vec<PullView>>) -> impl IntoView {
                                     type="button"
                                     class="button"
                                     data-testid="pull-stop"
+                                    title=label.clone()
                                     aria-label=label
                                     on:click=move |_| act(cancel.clone())
                                 >
@@ -856,7 +946,10 @@ fn state_words(state: &PullState) -> String {
             "Interrupted: Holdfast ended before it did. It goes on where it stopped.".to_owned()
         }
         PullState::Failed { failure } => sentence(&failure.message),
-        PullState::Completed { .. } => "Downloaded".to_owned(),
+        PullState::Completed { sha256: None, .. } => "Downloaded".to_owned(),
+        PullState::Completed {
+            sha256: Some(sum), ..
+        } => format!("Downloaded · SHA-256 {sum}"),
     }
 }
 

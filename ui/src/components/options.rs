@@ -22,6 +22,8 @@ struct Form {
     think: RwSignal<String>,
     numbers: [RwSignal<String>; FIELDS.len()],
     stop: RwSignal<String>,
+    /// Those that are left to the server here.
+    servers_own: RwSignal<Vec<OptionField>>,
     /// The field that cannot be used, and why.
     wrong: RwSignal<Option<(OptionField, String)>>,
     /// What is wrong otherwise.
@@ -30,7 +32,7 @@ struct Form {
 }
 
 /// The options that are one line of text.
-const FIELDS: [OptionField; 9] = [
+const FIELDS: [OptionField; 11] = [
     OptionField::NumCtx,
     OptionField::KeepAlive,
     OptionField::NumPredict,
@@ -40,6 +42,8 @@ const FIELDS: [OptionField; 9] = [
     OptionField::MinP,
     OptionField::RepeatPenalty,
     OptionField::Seed,
+    OptionField::Threads,
+    OptionField::GpuLayers,
 ];
 
 const fn label(field: OptionField) -> &'static str {
@@ -56,6 +60,8 @@ const fn label(field: OptionField) -> &'static str {
         OptionField::Seed => "Seed",
         OptionField::NumPredict => "Longest answer (tokens)",
         OptionField::Stop => "Words that end the answer, one a line",
+        OptionField::Threads => "Threads",
+        OptionField::GpuLayers => "Layers on the graphics card",
     }
 }
 
@@ -110,6 +116,8 @@ fn text_of(options: &ModelOptions, field: OptionField) -> String {
         OptionField::Seed => text(options.seed),
         OptionField::NumPredict => text(options.num_predict),
         OptionField::Stop => options.stop.join("\n"),
+        OptionField::Threads => text(options.threads),
+        OptionField::GpuLayers => text(options.gpu_layers),
     }
 }
 
@@ -121,6 +129,7 @@ impl Form {
             think: field(OptionField::Think),
             numbers: FIELDS.map(field),
             stop: field(OptionField::Stop),
+            servers_own: RwSignal::new(options.servers_own.clone()),
             wrong: RwSignal::new(None),
             words: RwSignal::new(None),
             busy: RwSignal::new(false),
@@ -155,8 +164,12 @@ impl Form {
     }
 
     fn read(self) -> Result<ModelOptions, (OptionField, String)> {
+        let left = self.servers_own.get_untracked();
+        let is_left = |field: OptionField| left.contains(&field);
         let mut options = ModelOptions {
-            system: Some(self.system.get_untracked()).filter(|text| !text.trim().is_empty()),
+            servers_own: left.clone(),
+            system: Some(self.system.get_untracked())
+                .filter(|text| !text.trim().is_empty() && !is_left(OptionField::System)),
             think: THINKS
                 .into_iter()
                 .find(|think| think_value(Some(*think)) == self.think.get_untracked()),
@@ -164,7 +177,7 @@ impl Form {
                 .stop
                 .get_untracked()
                 .lines()
-                .filter(|line| !line.is_empty())
+                .filter(|line| !line.is_empty() && !is_left(OptionField::Stop))
                 .map(str::to_owned)
                 .collect(),
             ..ModelOptions::default()
@@ -172,7 +185,7 @@ impl Form {
         for (field, typed) in FIELDS.into_iter().zip(self.numbers) {
             let typed = typed.get_untracked();
             let typed = typed.trim();
-            if typed.is_empty() {
+            if typed.is_empty() || is_left(field) {
                 continue;
             }
             let not_one = |_| (field, format!("{} is a number.", label(field)));
@@ -195,6 +208,10 @@ impl Form {
                     options.repeat_penalty = Some(typed.parse().map_err(not_one)?);
                 }
                 OptionField::Seed => options.seed = Some(typed.parse().map_err(not_whole)?),
+                OptionField::Threads => options.threads = Some(typed.parse().map_err(not_whole)?),
+                OptionField::GpuLayers => {
+                    options.gpu_layers = Some(typed.parse().map_err(not_whole)?);
+                }
                 OptionField::System | OptionField::Think | OptionField::Stop => {}
             }
         }
@@ -241,9 +258,43 @@ pub(crate) fn OptionsForm(
             submit();
         }
     };
-    let holds = move |field: OptionField| match text_of(&wider, field) {
-        text if text.is_empty() => "the server’s own".to_owned(),
-        text => text,
+    // What was chosen for more than this, if anything was.
+    let chosen_wider =
+        move |field: OptionField| Some(text_of(&wider, field)).filter(|text| !text.is_empty());
+    let holds = {
+        let chosen_wider = chosen_wider.clone();
+        move |field: OptionField| {
+            chosen_wider(field).unwrap_or_else(|| "the server’s own".to_owned())
+        }
+    };
+    let is_left = move |field: OptionField| form.servers_own.with(|left| left.contains(&field));
+    // Only where there is something to go back behind, or somebody did already.
+    let leaves = {
+        let chosen_wider = chosen_wider.clone();
+        move |field: OptionField| {
+            let can = chosen_wider(field).is_some() || untrack(|| is_left(field));
+            can.then(|| {
+                view! {
+                    <label class="form-check">
+                        <input
+                            type="checkbox"
+                            data-left=field_id(field)
+                            prop:checked=move || is_left(field)
+                            on:change=move |event| {
+                                let is_left = event_target_checked(&event);
+                                form.servers_own.update(|left| {
+                                    left.retain(|other| *other != field);
+                                    if is_left {
+                                        left.push(field);
+                                    }
+                                });
+                            }
+                        />
+                        "The server’s own"
+                    </label>
+                }
+            })
+        }
     };
     let wrong_at = move |field: OptionField| {
         form.wrong
@@ -260,19 +311,19 @@ pub(crate) fn OptionsForm(
             {move || said().map(|words| view! { <p class="alert" role="alert">{words}</p> })}
         }
     };
-    let think_holds = match holds(OptionField::Think).as_str() {
-        "the server’s own" => "Not chosen (as the server does it)".to_owned(),
-        value => {
+    let think_holds = match chosen_wider(OptionField::Think) {
+        None => "Not chosen (as the server does it)".to_owned(),
+        Some(value) => {
             let mut known = THINKS.into_iter();
             let known = known.find(|think| think_value(Some(*think)) == value);
             let words = known.map_or("as the server does it", think_words);
             format!("Not chosen ({})", words.to_lowercase())
         }
     };
-    let system_holds = match holds(OptionField::System).as_str() {
-        "the server’s own" => "Told to the model before every conversation".to_owned(),
-        text => text.to_owned(),
-    };
+    let system_holds = chosen_wider(OptionField::System)
+        .unwrap_or_else(|| "Told to the model before every conversation".to_owned());
+    let leaves_system = leaves(OptionField::System);
+    let leaves_stop = leaves(OptionField::Stop);
     let stop_holds = holds(OptionField::Stop);
     let lines = FIELDS
         .into_iter()
@@ -280,12 +331,15 @@ pub(crate) fn OptionsForm(
         .filter(|(field, _)| is_known(*field));
     let lines = lines
         .map(|(field, typed)| {
+            let leave = leaves(field);
             view! {
+                <div class="form-field">
                 <label class="form-field">
                     <span class="label">{label(field)}</span>
                     <input
                         class="field"
                         type="text"
+                        disabled=move || is_left(field)
                         inputmode=if field == OptionField::KeepAlive { "text" } else { "decimal" }
                         autocomplete="off"
                         spellcheck="false"
@@ -297,6 +351,8 @@ pub(crate) fn OptionsForm(
                     />
                     {told(field)}
                 </label>
+                {leave}
+                </div>
             }
         })
         .collect_view();
@@ -309,10 +365,12 @@ pub(crate) fn OptionsForm(
                     rows="3"
                     data-option=field_id(OptionField::System)
                     placeholder=system_holds
+                    disabled=move || is_left(OptionField::System)
                     bind:value=form.system
                 />
                 {told(OptionField::System)}
             </label>
+            {leaves_system}
             <div class="form-grid">
                 <label class="form-field">
                     <span class="label">{label(OptionField::Think)}</span>
@@ -349,10 +407,12 @@ pub(crate) fn OptionsForm(
                     spellcheck="false"
                     data-option=field_id(OptionField::Stop)
                     placeholder=stop_holds
+                    disabled=move || is_left(OptionField::Stop)
                     bind:value=form.stop
                 />
                 {told(OptionField::Stop)}
             </label>
+            {leaves_stop}
             {move || form.words.get().map(|words| view! { <p class="alert" role="alert">{words}</p> })}
             <div class="form-actions">
                 <button

@@ -8,7 +8,7 @@
 mod bar;
 
 use leptos::{ev, html, prelude::*};
-use protocol::{LoadEventsArgs, Timestamp};
+use protocol::{LoadEventsArgs, SessionId, Timestamp, TurnId};
 use transcript::{
     Change,
     player::{Gathered, Moved, Pace, Player as Recorded, Recording, Waits},
@@ -20,6 +20,7 @@ use crate::{
     calendar,
     components::{
         icons::{Glyph, Icon},
+        settings::refusal_words,
         turn::Turn,
     },
     desk::{Replay, sentence, use_desk},
@@ -37,6 +38,29 @@ const LOAD_LIMIT_MS: u64 = 15_000;
 const TICK_MS: u64 = 200;
 /// What is due sooner is shown with the next frame.
 const FRAME_MS: u64 = 16;
+
+/// All events of a turn, read from the log.
+///
+/// # Errors
+/// In words.
+pub(super) async fn recorded(session: SessionId, turn: TurnId) -> Result<Recording, String> {
+    let mut recording = Recording::of(session, turn);
+    loop {
+        let args = LoadEventsArgs {
+            session,
+            turn,
+            after: recording.after(),
+            max_bytes: PAGE_BYTES,
+        };
+        let page = ipc::within(LOAD_LIMIT_MS, ipc::load_events(&args)).await;
+        match page.map(|page| recording.take(page)) {
+            Ok(Ok(Gathered::More)) => {}
+            Ok(Ok(Gathered::Whole)) => return Ok(recording),
+            Ok(Err(torn)) => return Err(torn.to_string()),
+            Err(error) => return Err(refusal_words(&error)),
+        }
+    }
+}
 
 /// Where the player stands, for the bar.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,27 +148,12 @@ impl Showing {
 
     /// Reads the turn, and begins.
     async fn load(self, replay: Replay) {
-        let mut recording = Recording::of(replay.session, replay.turn);
-        let read = loop {
-            let args = LoadEventsArgs {
-                session: replay.session,
-                turn: replay.turn,
-                after: recording.after(),
-                max_bytes: PAGE_BYTES,
-            };
-            let page = ipc::within(LOAD_LIMIT_MS, ipc::load_events(&args)).await;
-            match page.map(|page| recording.take(page)) {
-                Ok(Ok(Gathered::More)) => {}
-                Ok(Ok(Gathered::Whole)) => break Ok(()),
-                Ok(Err(torn)) => break Err(torn.to_string()),
-                Err(error) => break Err(error.to_string()),
-            }
-        };
+        let read = recorded(replay.session, replay.turn).await;
         if self.stage.is_disposed() {
             return;
         }
         match read {
-            Ok(()) => {
+            Ok(recording) => {
                 self.player.set_value(Recorded::of(recording));
                 // Who wants things to stand still says when this one moves.
                 if ipc::prefers_stillness() {

@@ -23,6 +23,8 @@ pub(crate) struct KeyEntry {
     pub(crate) typed: RwSignal<String>,
     place: RwSignal<Option<KeyPlace>>,
     report: RwSignal<Option<KeysReport>>,
+    /// Why nobody could tell what is kept.
+    lost: RwSignal<Option<String>>,
 }
 
 impl KeyEntry {
@@ -31,6 +33,7 @@ impl KeyEntry {
             typed: RwSignal::new(String::new()),
             place: RwSignal::new(None),
             report: RwSignal::new(None),
+            lost: RwSignal::new(None),
         }
     }
 
@@ -38,9 +41,12 @@ impl KeyEntry {
     pub(crate) fn look(self, provider: ProviderId) {
         ipc::spawn(async move {
             let args = KeysArgs { provider };
-            // Without an answer the places are still shown, the keychain not among them.
-            if let Ok(report) = ipc::within(KEYS_LIMIT_MS, ipc::keys(&args)).await {
-                self.take(report);
+            match ipc::within(KEYS_LIMIT_MS, ipc::keys(&args)).await {
+                Ok(report) => self.take(report),
+                // The places are still shown, the keychain not among them.
+                Err(error) => {
+                    self.lost.try_set(Some(refusal_words(&error)));
+                }
             }
         });
     }
@@ -55,6 +61,12 @@ impl KeyEntry {
             self.place.try_set(usual);
         }
         self.report.try_set(Some(report));
+        self.lost.try_set(None);
+    }
+
+    /// Why nobody could tell, or words for as long as nobody has.
+    fn lost_or(self, words: &'static str) -> impl Fn() -> String {
+        move || self.lost.get().unwrap_or_else(|| words.to_owned())
     }
 
     /// What was typed, if anything.
@@ -155,7 +167,8 @@ fn Places(entry: KeyEntry) -> impl IntoView {
         let report = entry.report.get();
         let (keychain, file) = match report {
             None => (
-                view! { <p class="hint">"Looking for this computer’s keychain…"</p> }.into_any(),
+                view! { <p class="hint">{entry.lost_or("Looking for this computer’s keychain…")}</p> }
+                    .into_any(),
                 "a file in the data folder".to_owned(),
             ),
             Some(KeysReport { keychain: KeychainReport::There { name }, file, .. }) => (
@@ -239,7 +252,6 @@ pub(crate) fn ServerKey(provider: Provider, changed: Callback<()>) -> impl IntoV
             async move { entry.change(id, KeyChange::Carry).await },
         ));
     };
-    let origin = origin_of(&provider.base_url);
     let secrets: Vec<String> = provider
         .connection
         .secret_headers()
@@ -250,17 +262,19 @@ pub(crate) fn ServerKey(provider: Provider, changed: Callback<()>) -> impl IntoV
     let status = move || {
         let report = entry.report.get();
         match report {
-            None => view! { <p class="hint">"Looking for its key…"</p> }.into_any(),
-            Some(KeysReport { kept: None, .. }) => view! {
+            None => view! { <p class="hint">{entry.lost_or("Looking for its key…")}</p> }.into_any(),
+            Some(KeysReport { kept: None, left, .. }) => view! {
                 <p class="hint">"No key is kept for this server. Most servers of your own need none."</p>
+                {left.then(LeftCopy)}
             }
             .into_any(),
-            Some(KeysReport { kept: Some(kept), keychain, file }) => {
+            Some(KeysReport { kept: Some(kept), keychain, file, left }) => {
                 let said = kept_words(&kept, &keychain, &file);
-                let elsewhere = kept.origin != origin;
+                let elsewhere = kept.elsewhere;
                 let has_key = kept.key.is_some();
                 view! {
                     <p class="key-status" data-testid="key-status">{said}</p>
+                    {left.then(LeftCopy)}
                     {elsewhere
                         .then(|| {
                             view! {
@@ -408,6 +422,16 @@ fn SecretHeader(
     .into_any()
 }
 
+/// A copy that is where it should not be.
+#[component]
+fn LeftCopy() -> impl IntoView {
+    view! {
+        <p class="alert" data-testid="key-left">
+            "The system’s keychain did not answer, and may still have a copy of the key. Holdfast takes it out at its next start."
+        </p>
+    }
+}
+
 fn kept_words(kept: &KeptSecrets, keychain: &KeychainReport, file: &str) -> String {
     let what = match &kept.key {
         Some(hint) => match &hint.ends {
@@ -425,15 +449,4 @@ fn kept_words(kept: &KeptSecrets, keychain: &KeychainReport, file: &str) -> Stri
         (KeyPlace::Memory, _) => "nowhere but here, until Holdfast is closed".to_owned(),
     };
     format!("{what} {place}. It is sent to {} alone.", kept.origin)
-}
-
-/// Scheme, host and port, as the engine writes them.
-fn origin_of(base_url: &str) -> String {
-    let (scheme, rest) = base_url.split_once("://").unwrap_or(("http", base_url));
-    let scheme = scheme.to_ascii_lowercase();
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    let authority = authority.to_ascii_lowercase();
-    let usual = if scheme == "https" { ":443" } else { ":80" };
-    let authority = authority.strip_suffix(usual).unwrap_or(&authority);
-    format!("{scheme}://{authority}")
 }

@@ -322,7 +322,7 @@ fn EditServer(
                 </label>
             </div>
             <FormDetails form focused />
-            {move || words.get().map(|words| view! { <p class="alert" role="alert">{words}</p> })}
+            <FormWords words />
             <div class="form-actions">
                 <button type="submit" class="button button-primary">"Save"</button>
                 <button type="button" class="button" on:click=move |_| done.run(())>"Cancel"</button>
@@ -342,26 +342,48 @@ fn AddServer() -> impl IntoView {
     let key = KeyEntry::new();
     let words = RwSignal::new(None::<String>);
     let visit = RwSignal::new(Visit::Not);
-    let asked = move |dialect: Option<Dialect>| ProbeArgs {
-        dialect,
-        // What cannot be used is said when it is saved.
-        connection: form.connection.filled().unwrap_or_default(),
-        key: key.key(),
-        ..ProbeArgs::of(address.get_untracked().trim())
+    // Once something in it was wrong, it stays open for whoever mends it.
+    let was_wrong = Memo::new(move |before: Option<&bool>| {
+        before.is_some_and(|before| *before) || words.with(Option::is_some)
+    });
+    // Nothing is asked but by the way that was typed: another one could show the key to somebody else.
+    let way = move || match form.connection.filled() {
+        Ok(connection) => {
+            words.set(None);
+            Some(connection)
+        }
+        Err(said) => {
+            words.set(Some(said));
+            None
+        }
     };
-    let drafted = move || DraftServer {
-        provider: Provider {
-            connection: form.connection.filled().unwrap_or_default(),
+    let probe = move |dialect: Option<Dialect>| {
+        test.set(Test::Untried);
+        let Some(connection) = way() else {
+            return;
+        };
+        let args = ProbeArgs {
+            dialect,
+            connection,
+            key: key.key(),
+            ..ProbeArgs::of(address.get_untracked().trim())
+        };
+        ask(test, args);
+    };
+    let examine = Callback::new(move |()| {
+        let Some(connection) = way() else {
+            return;
+        };
+        let provider = Provider {
+            connection,
             ..new_provider(
                 "The server".to_owned(),
                 insisted.get_untracked().unwrap_or(Dialect::Ollama),
                 address.get_untracked().trim().to_owned(),
             )
-        },
-        key: key.key(),
-    };
-    let examine = Callback::new(move |()| {
-        let draft = Box::new(drafted());
+        };
+        let key = key.key();
+        let draft = Box::new(DraftServer { provider, key });
         doctor::examine(
             visit,
             ExamineArgs {
@@ -376,7 +398,7 @@ fn AddServer() -> impl IntoView {
         address.set(provider.base_url);
         insisted.set(Some(provider.dialect));
         visit.set(Visit::Not);
-        ask(test, asked(Some(provider.dialect)));
+        probe(Some(provider.dialect));
     });
     let enter_key = Callback::new(move |()| {
         ipc::focus(".server-add [data-testid=key-field]");
@@ -428,9 +450,8 @@ fn AddServer() -> impl IntoView {
         event.prevent_default();
         let typed = address.get_untracked().trim().to_owned();
         if !typed.is_empty() {
-            words.set(None);
             visit.set(Visit::Not);
-            ask(test, asked(insisted.get_untracked()));
+            probe(insisted.get_untracked());
         }
     };
     let save = move |event: ev::SubmitEvent| {
@@ -511,6 +532,13 @@ fn AddServer() -> impl IntoView {
             <Show when=move || wants_key.get()>
                 <KeyField entry=key label="Its key; then test again" />
             </Show>
+            <Show when=move || !found.get()>
+                <details class="form-details" data-testid="add-way" prop:open=move || was_wrong.get()>
+                    <summary>"How it is reached"</summary>
+                    <ConnectionFields form=form.connection />
+                    <FormWords words />
+                </details>
+            </Show>
             {move || {
                 found
                     .get()
@@ -522,13 +550,7 @@ fn AddServer() -> impl IntoView {
                                     <input class="field" type="text" bind:value=form.name required />
                                 </label>
                                 <FormDetails form focused=None />
-                                {move || {
-                                    words
-                                        .get()
-                                        .map(|words| {
-                                            view! { <p class="alert" role="alert">{words}</p> }
-                                        })
-                                }}
+                                <FormWords words />
                                 <div class="form-actions">
                                     <button
                                         type="submit"
@@ -572,7 +594,7 @@ fn AddServer() -> impl IntoView {
                                     }
                                     on:click=move |_| {
                                         insisted.set(Some(dialect));
-                                        ask(test, asked(Some(dialect)));
+                                        probe(Some(dialect));
                                     }
                                 >
                                     {dialect_words(dialect)}
@@ -684,6 +706,8 @@ impl ServerForm {
             base_url,
             num_ctx,
             keep_alive: Some(text(self.keep_alive)).filter(|typed| !typed.is_empty()),
+            // The engine keeps those that it has: they are added and forgotten one by one.
+            files: Vec::new(),
             think: self.think.get_untracked(),
             limits,
             connection,
@@ -694,7 +718,7 @@ impl ServerForm {
 #[component]
 fn FormDetails(form: ServerForm, focused: Option<LimitField>) -> impl IntoView {
     let is = move |dialect| form.dialect.get() == dialect;
-    let is_ollama = move || is(Dialect::Ollama);
+    let loads = move || is(Dialect::Ollama) || is(Dialect::Local);
     view! {
         <details class="form-details" open=focused.is_some()>
             <summary>"Advanced"</summary>
@@ -752,7 +776,7 @@ fn FormDetails(form: ServerForm, focused: Option<LimitField>) -> impl IntoView {
                             .collect_view()}
                     </select>
                 </label>
-                <Show when=is_ollama>
+                <Show when=loads>
                     <label class="form-field">
                         <span class="label">"Context length (tokens)"</span>
                         <input
@@ -783,6 +807,25 @@ fn FormDetails(form: ServerForm, focused: Option<LimitField>) -> impl IntoView {
                 <LimitFields form=form.limits focused />
             </Show>
         </details>
+    }
+    .into_any()
+}
+
+/// Words about the field that cannot be used.
+#[component]
+fn FormWords(words: RwSignal<Option<String>>) -> impl IntoView {
+    view! {
+        {move || {
+            words
+                .get()
+                .map(|words| {
+                    view! {
+                        <p class="alert" role="alert" data-testid="form-words">
+                            {words}
+                        </p>
+                    }
+                })
+        }}
     }
     .into_any()
 }
@@ -856,8 +899,23 @@ pub(crate) fn refusal_words(error: &CallError) -> String {
     }
 }
 
+/// The same of a file, whose name keeps its letters: the engine's words begin with it, and the transport's know none.
+pub(crate) fn refusal_of_file(name: &str, undone: &str, error: &CallError) -> String {
+    let words = refusal_words(error);
+    let after = words.split_at_checked(name.len());
+    match after.filter(|(head, _)| head.eq_ignore_ascii_case(name)) {
+        Some((_, rest)) => format!("{name}{rest}"),
+        None => format!("{name} was not {undone}: {words}"),
+    }
+}
+
 /// Every dialect, the likeliest first.
-const DIALECTS: [Dialect; 3] = [Dialect::Ollama, Dialect::OpenAiChat, Dialect::Anthropic];
+const DIALECTS: [Dialect; 4] = [
+    Dialect::Ollama,
+    Dialect::OpenAiChat,
+    Dialect::Anthropic,
+    Dialect::Local,
+];
 
 /// A dialect as a choice of a list.
 const fn dialect_value(dialect: Dialect) -> &'static str {
@@ -865,6 +923,7 @@ const fn dialect_value(dialect: Dialect) -> &'static str {
         Dialect::Ollama => "ollama",
         Dialect::OpenAiChat => "openai",
         Dialect::Anthropic => "anthropic",
+        Dialect::Local => "local",
     }
 }
 
@@ -874,6 +933,7 @@ pub(crate) const fn dialect_words(dialect: Dialect) -> &'static str {
         Dialect::Ollama => "Ollama",
         Dialect::OpenAiChat => "OpenAI-compatible (llama.cpp, LM Studio, vLLM)",
         Dialect::Anthropic => "Anthropic messages",
+        Dialect::Local => "This computer (a folder of GGUF files)",
     }
 }
 
@@ -940,7 +1000,7 @@ fn Shortcuts() -> impl IntoView {
         ),
         ("Show or hide the sidebar", chord("B")),
         ("Settings", chord(",")),
-        ("Usage", chord("Shift+U")),
+        ("Usage", chord("Shift+L")),
         ("Health", chord("Shift+H")),
         (
             "Load the view anew",

@@ -1,23 +1,18 @@
 //! Where the time of a turn went: a table whose last column is the chart, read from the log on demand.
 
 use leptos::prelude::*;
-use protocol::{AttemptState, AttemptView, LoadEventsArgs, SessionId, TurnId};
+use protocol::{AttemptState, AttemptView, SessionId, TurnId};
 use transcript::{
     numbers,
-    player::{Gathered, Recording},
     waterfall::{Part, Segment, Waterfall},
     words,
 };
 
 use crate::{
-    components::settings::refusal_words,
+    components::player,
     desk::{SettingsPart, sentence, use_desk},
     ipc,
 };
-
-/// A page of events; a long answer has several.
-const PAGE_BYTES: u32 = 512 * 1024;
-const LOAD_LIMIT_MS: u64 = 15_000;
 
 /// The times of one turn, below its line.
 #[component]
@@ -52,24 +47,8 @@ pub(crate) fn Times(session: SessionId, turn: TurnId, attempts: Vec<AttemptView>
 }
 
 async fn load(session: SessionId, turn: TurnId) -> Result<Waterfall, String> {
-    let mut recording = Recording::of(session, turn);
-    loop {
-        let args = LoadEventsArgs {
-            session,
-            turn,
-            after: recording.after(),
-            max_bytes: PAGE_BYTES,
-        };
-        let page = ipc::within(LOAD_LIMIT_MS, ipc::load_events(&args)).await;
-        match page.map(|page| recording.take(page)) {
-            Ok(Ok(Gathered::More)) => {}
-            Ok(Ok(Gathered::Whole)) => {
-                return Ok(Waterfall::of(recording.events(), Some(ipc::wall())));
-            }
-            Ok(Err(torn)) => return Err(torn.to_string()),
-            Err(error) => return Err(refusal_words(&error)),
-        }
-    }
+    let recording = player::recorded(session, turn).await?;
+    Ok(Waterfall::of(recording.events(), Some(ipc::wall())))
 }
 
 /// The numbers of one request.

@@ -57,7 +57,7 @@ fn Item(pane: Pane, cell: TurnCell, item: ItemCell, editing: RwSignal<bool>) -> 
             </div>
         }
         .into_any(),
-        CellBody::User(text) => view! { <UserMessage pane turn text editing /> }.into_any(),
+        CellBody::User(said) => view! { <UserMessage pane turn said editing /> }.into_any(),
         CellBody::Answer(prose) => view! { <Answer prose /> }.into_any(),
         CellBody::Reasoning(reasoning) => view! { <Reasoning pane reasoning /> }.into_any(),
         CellBody::Tool(tool) => view! { <ToolCall pane cell item=item.item tool /> }.into_any(),
@@ -423,6 +423,8 @@ fn TurnLine(
     view! {
         {attempt_lines(notices(&head, Notices::All))}
         {unread_line(pane, &head)}
+        {untaken_lines(&head)}
+        {thought_line(pane, &head, turn)}
         <div class="turn-line">
             <div class="actions">
                 {move || {
@@ -578,6 +580,47 @@ fn more_facts(head: &TurnHead) -> String {
     let answers = head.attempts.iter().filter(|a| a.purpose.is_answer());
     facts.extend(answers.flat_map(numbers::details));
     facts.join("\n")
+}
+
+/// That there is no answer, only thoughts.
+fn thought_line(pane: Pane, head: &TurnHead, turn: TurnId) -> impl IntoView + use<> {
+    let only_thought =
+        head.outcome.is_some() && pane.with_turn(turn, words::only_thought) == Some(true);
+    only_thought.then(|| {
+        view! {
+            <p class="ask-warning unread" data-testid="only-thought">
+                <Glyph icon=Icon::Warning />
+                <span>{words::ONLY_THOUGHT}</span>
+            </p>
+        }
+    })
+}
+
+/// What the model cannot take, images or tools, and was therefore not given: once, however many requests it took.
+fn untaken_lines(head: &TurnHead) -> impl IntoView + use<> {
+    let ended = head.attempts.iter().map(|attempt| match &attempt.state {
+        AttemptState::Ended {
+            unseen_images,
+            untold_tools,
+            ..
+        } => (*unseen_images, *untold_tools),
+        AttemptState::Open | AttemptState::Failed { .. } => (0, 0),
+    });
+    let (images, tools) = ended.fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)));
+    let lines = [
+        ("unseen-images", words::unseen_images(images)),
+        ("untold-tools", words::untold_tools(tools)),
+    ];
+    lines.map(|(testid, said)| {
+        said.map(|said| {
+            view! {
+                <p class="ask-warning unread" data-testid=testid>
+                    <Glyph icon=Icon::Warning />
+                    <span>{said}</span>
+                </p>
+            }
+        })
+    })
 }
 
 /// That the model did not see all of the conversation: said once under the answer, however many requests it took.

@@ -9,6 +9,7 @@ use crate::{
     components::{
         failure::FailureWords,
         icons::{Glyph, Icon, Mark},
+        local_models::FirstModel,
         server_key::{KeyEntry, KeyField},
         settings::refusal_words,
     },
@@ -80,6 +81,7 @@ pub(crate) fn Welcome() -> impl IntoView {
                         }
                         Search::Found(reports) if reports.is_empty() => {
                             view! {
+                                <FirstModel />
                                 <p class="hint">
                                     "No model server answered on this computer. "
                                     <button

@@ -204,11 +204,8 @@ pub const fn weight(sums: &LedgerSums) -> u64 {
 
 /// A sum of tokens over attempts of which `known` are known: "at least 400", or nothing.
 pub fn tokens(sum: u64, known: u64, sums: &LedgerSums) -> Option<String> {
-    match known {
-        0 => None,
-        known if known < sums.attempts() => Some(format!("at least {}", words::count(sum))),
-        _ => Some(words::count(sum)),
-    }
+    let of = sums.attempts();
+    numbers::Tally { sum, known, of }.amount()
 }
 
 /// What came of the attempts that did not end well, each kind counted apart; nothing if all did.

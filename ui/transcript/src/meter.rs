@@ -176,6 +176,8 @@ mod tests {
             },
             timings: Timings::default(),
             unread,
+            unseen_images: 0,
+            untold_tools: 0,
             at: Timestamp::from_millis(9),
         }
     }

@@ -34,13 +34,18 @@ impl Tally {
         }
     }
 
-    /// The sum in words, with what it counts; nothing if nothing is known.
-    pub fn words(self, what: &str) -> Option<String> {
+    /// The sum in words; nothing if nothing is known.
+    pub fn amount(self) -> Option<String> {
         match self.known {
             0 => None,
-            known if known < self.of => Some(format!("at least {} {what}", words::count(self.sum))),
-            _ => Some(format!("{} {what}", words::count(self.sum))),
+            known if known < self.of => Some(format!("at least {}", words::count(self.sum))),
+            _ => Some(words::count(self.sum)),
         }
+    }
+
+    /// The same with what it counts.
+    pub fn words(self, what: &str) -> Option<String> {
+        self.amount().map(|amount| format!("{amount} {what}"))
     }
 }
 
@@ -172,6 +177,8 @@ mod tests {
             },
             timings,
             unread: None,
+            unseen_images: 0,
+            untold_tools: 0,
             at: Timestamp::from_millis(9),
         }
     }

@@ -5,7 +5,10 @@
 //! between our clock's readings; where it says nothing, the wait for the first word stays one piece.
 //! Times between events are the wall clock's, those within a request our monotonic clock's.
 
-use protocol::{Event, EventBody, ItemId, Purpose, Slept, Timestamp, Timings};
+use protocol::{
+    Event, EventBody, InterruptedWhy, ItemId, Purpose, Resolution, Slept, Timestamp, Timings,
+    ToolOutcome, TurnOutcome,
+};
 
 /// A wait before a request that is longer than this is not our work: the server was asked again until it was ready.
 const LEAD_MS_MAX: u64 = 1_000;
@@ -137,6 +140,10 @@ impl Waterfall {
             return Self::default();
         };
         let mut taken = Taken::new(first.at);
+        let (events, now) = match before_recovery(events) {
+            Some(lived) => (lived, None),
+            None => (events, now),
+        };
         for event in events {
             taken.take(event);
         }
@@ -153,6 +160,32 @@ impl Waterfall {
         let sums = Part::ALL.into_iter().map(|part| (part, sum(part)));
         sums.filter(|(_, ms)| *ms > 0).collect()
     }
+}
+
+/// What was written while a turn lived that recovery closed. Recovery writes when Holdfast runs again: how long it was
+/// away is no part of the turn.
+fn before_recovery(events: &[Event]) -> Option<&[Event]> {
+    let end = events.iter().position(|event| {
+        let recovered = TurnOutcome::Interrupted {
+            why: InterruptedWhy::Crash,
+        };
+        matches!(&event.body, EventBody::TurnEnded { outcome } if *outcome == recovered)
+    })?;
+    let lived = events.get(..end)?;
+    let is_recoverys = |event: &&Event| {
+        matches!(
+            &event.body,
+            EventBody::ApprovalResolved {
+                resolution: Resolution::Expired,
+                ..
+            } | EventBody::ToolCallFinished {
+                outcome: ToolOutcome::Abandoned,
+                ..
+            }
+        )
+    };
+    let closed = lived.iter().rev().take_while(is_recoverys).count();
+    lived.get(..end.saturating_sub(closed))
 }
 
 /// A request that was begun.

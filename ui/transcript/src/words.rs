@@ -15,6 +15,7 @@ mod amounts;
 mod asking;
 mod export;
 mod health;
+mod missing;
 mod replay;
 mod span;
 
@@ -22,6 +23,7 @@ pub use amounts::*;
 pub use asking::*;
 pub use export::*;
 pub use health::*;
+pub use missing::*;
 pub use replay::*;
 pub use span::*;
 
@@ -136,8 +138,13 @@ pub const fn offers_after(code: FailureCode) -> &'static [Offer] {
         FailureCode::EmptyResponse => &[Offer::TryAgain],
         FailureCode::RateLimited => &[Offer::TryAgain, Offer::ChooseModel],
         FailureCode::QuotaExceeded => &[Offer::ChooseModel],
+        FailureCode::CannotSeeImages => &[Offer::ChooseModel, Offer::EditMessage],
         FailureCode::BadRequest => &[Offer::EditMessage, Offer::ModelSettings],
-        FailureCode::ContextOverflow => &[Offer::CompactAndTryAgain, Offer::LargerContext],
+        FailureCode::ContextOverflow => &[
+            Offer::CompactAndTryAgain,
+            Offer::LargerContext,
+            Offer::ChooseModel,
+        ],
         FailureCode::AllCandidatesFailed => &[Offer::TryAgain, Offer::OpenSettings],
         FailureCode::ToolLoop => &[Offer::Continue, Offer::EditMessage],
         FailureCode::Panicked | FailureCode::Aborted => &[Offer::TryAgain, Offer::CopyReport],
@@ -193,6 +200,29 @@ pub fn scar(outcome: &TurnOutcome) -> Option<String> {
     }
 }
 
+/// Said of an answer that is none.
+pub const ONLY_THOUGHT: &str =
+    "The model thought, and ended without an answer. Try again, or switch its thinking off.";
+
+/// Whether a turn came to its end with a thought, and no answer after it.
+pub fn only_thought(turn: &TurnView) -> bool {
+    let completed = matches!(
+        turn.outcome,
+        Some(TurnOutcome::Completed {
+            stop: StopReason::EndOfTurn | StopReason::Unknown
+        })
+    );
+    let last = turn.items.last().map(|item| &item.body);
+    completed
+        && matches!(
+            last,
+            Some(ItemBody::Text {
+                part: Part::Reasoning,
+                ..
+            })
+        )
+}
+
 /// The mark on a completed answer that a limit ended.
 pub const fn badge(stop: StopReason) -> Option<&'static str> {
     match stop {
@@ -200,6 +230,21 @@ pub const fn badge(stop: StopReason) -> Option<&'static str> {
         StopReason::Length => Some("stopped at the token limit"),
         StopReason::Filter => Some("stopped by the provider's content filter"),
         StopReason::StepLimit => Some("stopped at the limit of steps"),
+    }
+}
+
+/// Messages of the engine begin with a small letter; a sentence on its own does not, unless with a name that is no word:
+/// of a file or a model, which keeps its letters.
+pub fn sentence(words: &str) -> String {
+    let first = words.split_whitespace().next().unwrap_or_default();
+    let word = first.trim_end_matches(['.', ',', ':', ';', '!', '?']);
+    let is_word = word
+        .chars()
+        .all(|letter| letter.is_alphabetic() || matches!(letter, '-' | '’' | '\''));
+    let mut letters = words.chars();
+    match letters.next() {
+        Some(letter) if is_word => letter.to_uppercase().chain(letters).collect(),
+        Some(_) | None => words.to_owned(),
     }
 }
 
@@ -228,6 +273,7 @@ pub const fn failure_code(code: FailureCode) -> &'static str {
         FailureCode::RateLimited => "the model server asks to wait",
         FailureCode::QuotaExceeded => "the account's limit is used up",
         FailureCode::BadRequest => "the model server refused the request",
+        FailureCode::CannotSeeImages => "the model cannot see images",
         FailureCode::ContextOverflow => "the conversation does not fit the model's context",
         FailureCode::ProviderError => "the model server reported an error",
         FailureCode::AllCandidatesFailed => "no model server answered",
@@ -273,7 +319,14 @@ pub fn phase(phase: &Phase) -> Option<String> {
         Phase::Idle => return None,
         Phase::Connecting { provider } => format!("connecting to {provider}"),
         Phase::Waiting { model } => format!("waiting for {model}"),
-        Phase::LoadingModel { model } => format!("loading {model}"),
+        Phase::LoadingModel {
+            model,
+            permille: Some(permille),
+        } => format!("loading {model}, {} %", (permille / 10).min(100)),
+        Phase::LoadingModel {
+            model,
+            permille: None,
+        } => format!("loading {model}"),
         Phase::ReadingPrompt {
             done: Some(done),
             total: Some(total),

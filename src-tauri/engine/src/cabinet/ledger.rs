@@ -4,7 +4,7 @@
 //! lives only until Holdfast is closed is not mentioned.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs::{self, File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -33,6 +33,8 @@ pub(super) struct Entry {
 struct Written {
     version: u32,
     servers: BTreeMap<ProviderId, Line>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    left: BTreeSet<ProviderId>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -104,8 +106,15 @@ pub(super) enum LedgerError {
     Newer { path: PathBuf },
 }
 
-/// Which servers have secrets, and those secrets that are in the file itself.
-pub(super) type Contents = (BTreeMap<ProviderId, Entry>, HashMap<ProviderId, Secrets>);
+/// Which servers have secrets, and those secrets that are at hand.
+#[derive(Clone, Default)]
+pub(super) struct Kept {
+    pub(super) entries: BTreeMap<ProviderId, Entry>,
+    /// What was in the file itself, or was read or entered in this process.
+    pub(super) known: HashMap<ProviderId, Secrets>,
+    /// Servers of whose secrets a keychain may have a copy that is not to be there.
+    pub(super) left: BTreeSet<ProviderId>,
+}
 
 #[derive(Clone)]
 pub(super) struct Ledger {
@@ -123,10 +132,10 @@ impl Ledger {
         &self.path
     }
 
-    pub(super) fn read(&self) -> Result<Contents, LedgerError> {
+    pub(super) fn read(&self) -> Result<Kept, LedgerError> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
             Err(source) => return Err(self.io("read", source)),
         };
         let written: Written =
@@ -139,25 +148,24 @@ impl Ledger {
                 path: self.path.clone(),
             });
         }
-        let (mut entries, mut known) = (BTreeMap::new(), HashMap::new());
+        let mut kept = Kept {
+            left: written.left,
+            ..Kept::default()
+        };
         for (id, line) in written.servers {
             if let Some(secrets) = line.secrets {
-                known.insert(id, secrets.taken());
+                kept.known.insert(id, secrets.taken());
             }
-            entries.insert(id, line.entry);
+            kept.entries.insert(id, line.entry);
         }
-        Ok((entries, known))
+        Ok(kept)
     }
 
     /// Blocking, and short.
-    pub(super) fn write(
-        &self,
-        entries: &BTreeMap<ProviderId, Entry>,
-        known: &HashMap<ProviderId, Secrets>,
-    ) -> Result<(), LedgerError> {
+    pub(super) fn write(&self, kept: &Kept) -> Result<(), LedgerError> {
         let line = |(id, entry): (&ProviderId, &Entry)| {
             let secrets = match entry.place {
-                KeyPlace::File => known.get(id).map(Bare::of),
+                KeyPlace::File => kept.known.get(id).map(Bare::of),
                 KeyPlace::Keychain => None,
                 KeyPlace::Memory => return None,
             };
@@ -166,7 +174,8 @@ impl Ledger {
         };
         let written = Written {
             version: VERSION,
-            servers: entries.iter().filter_map(line).collect(),
+            servers: kept.entries.iter().filter_map(line).collect(),
+            left: kept.left.clone(),
         };
         let text = serde_json::to_string_pretty(&written)
             .map_err(|error| self.io("written", io::Error::other(error)))?;

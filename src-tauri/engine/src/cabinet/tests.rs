@@ -1,8 +1,11 @@
 //! What the cabinet keeps, for whom, and what a keychain may do to it.
 
-use std::sync::{
-    Condvar,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Condvar,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use protocol::{Connection, Dialect, Think};
@@ -94,6 +97,7 @@ fn server(base_url: &str) -> Provider {
         base_url: base_url.to_owned(),
         num_ctx: None,
         keep_alive: None,
+        files: Vec::new(),
         think: Think::default(),
         limits: None,
         connection: Connection::default(),
@@ -139,7 +143,7 @@ fn a_key_outlives_the_process_where_it_is_kept_and_nowhere_else() {
             assert_eq!(room.ledger().contains(SECRET), in_file, "{place:?}");
             let items = room.keychain.items.lock().unwrap().clone();
             assert_eq!(!items.is_empty(), in_keychain, "{place:?}");
-            let report = format!("{:?}", cabinet.report(server.id).await);
+            let report = format!("{:?}", cabinet.report(server.id, Some(&server)).await);
             assert!(!report.contains(SECRET), "{report}");
             assert!(report.contains("Some(\"0815\")"), "{report}");
             let next = room.cabinet();
@@ -255,7 +259,7 @@ fn a_key_that_moves_or_is_forgotten_leaves_nothing_where_it_was() {
         assert_eq!(cabinet.secrets(&server).await, Ok(key(SECRET)));
         cabinet.forget_all_but(&BTreeSet::new()).await;
         assert!(room.keychain.items.lock().unwrap().is_empty());
-        assert_eq!(cabinet.report(server.id).await.kept, None);
+        assert_eq!(cabinet.report(server.id, Some(&server)).await.kept, None);
     });
 }
 
@@ -303,7 +307,7 @@ fn where_no_keychain_is_the_user_is_told_and_nothing_is_kept_unasked() {
         let why = KeychainError::Missing("no bus".to_owned());
         *room.keychain.refuses.lock().unwrap() = Some(why);
         let cabinet = room.cabinet();
-        let report = cabinet.report(server(HOME).id).await;
+        let report = cabinet.report(server(HOME).id, None).await;
         assert!(
             matches!(&report.keychain, KeychainReport::Missing { why } if why.contains("no bus"))
         );
@@ -365,5 +369,190 @@ fn what_no_header_can_hold_is_refused_before_it_is_kept() {
             );
         }
         assert_eq!(room.ledger(), "");
+    });
+}
+
+/// The secret header that some servers want beside the key.
+fn ticket(secret: &str, place: KeyPlace) -> KeyChange {
+    KeyChange::Keep {
+        name: SecretName::Header {
+            name: "X-Ticket".to_owned(),
+        },
+        typed: TypedKey::new(secret),
+        place,
+    }
+}
+
+#[test]
+fn a_key_that_is_gone_from_the_keychain_can_be_replaced_or_forgotten_beside_a_header() {
+    run(async {
+        for forgotten in [false, true] {
+            let room = Room::new();
+            let server = server(HOME);
+            let before = room.cabinet();
+            let place = KeyPlace::Keychain;
+            before.change(&server, keep(SECRET, place)).await.unwrap();
+            before
+                .change(&server, ticket("ticket-1", place))
+                .await
+                .unwrap();
+            // Somebody cleans up in the keychain's own window.
+            room.keychain.items.lock().unwrap().clear();
+            let cabinet = room.cabinet();
+            let trouble = cabinet.secrets(&server).await.unwrap_err();
+            assert!(matches!(trouble, KeyTrouble::Gone(_)), "{trouble:?}");
+            if forgotten {
+                let name = SecretName::Key;
+                cabinet
+                    .change(&server, KeyChange::Forget { name })
+                    .await
+                    .unwrap();
+                assert_eq!(cabinet.secrets(&server).await, Ok(Secrets::default()));
+            } else {
+                cabinet
+                    .change(&server, keep("sk-new", place))
+                    .await
+                    .unwrap();
+                assert_eq!(cabinet.secrets(&server).await, Ok(key("sk-new")));
+                let kept = cabinet.report(server.id, None).await.kept.unwrap();
+                assert_eq!(kept.headers, Vec::<String>::new(), "its value is gone too");
+            }
+        }
+        // What only cannot be read now is not written over.
+        let room = Room::new();
+        let server = server(HOME);
+        let before = room.cabinet();
+        let place = KeyPlace::Keychain;
+        before.change(&server, keep(SECRET, place)).await.unwrap();
+        before
+            .change(&server, ticket("ticket-1", place))
+            .await
+            .unwrap();
+        let cabinet = room.cabinet();
+        let locked = KeychainError::Locked("no password".to_owned());
+        *room.keychain.refuses.lock().unwrap() = Some(locked);
+        let refused = cabinet
+            .change(&server, keep("sk-new", KeyPlace::File))
+            .await;
+        assert!(refused.unwrap_err().to_string().contains("no password"));
+        *room.keychain.refuses.lock().unwrap() = None;
+        let whole = cabinet.secrets(&server).await.unwrap();
+        assert_eq!(whole.key, Some(ApiKey::new(SECRET)));
+        assert_eq!(whole.headers.len(), 1);
+    });
+}
+
+#[test]
+fn a_copy_that_a_keychain_did_not_give_up_is_told_and_taken_out_at_the_next_start() {
+    run(async {
+        for place in [KeyPlace::File, KeyPlace::Memory] {
+            let room = Room::new();
+            let server = server(HOME);
+            let cabinet = room.cabinet();
+            cabinet
+                .change(&server, keep(SECRET, KeyPlace::Keychain))
+                .await
+                .unwrap();
+            let locked = KeychainError::Locked("no password".to_owned());
+            *room.keychain.refuses.lock().unwrap() = Some(locked);
+            cabinet.change(&server, keep(SECRET, place)).await.unwrap();
+            assert_eq!(cabinet.secrets(&server).await, Ok(key(SECRET)));
+            assert!(cabinet.report(server.id, None).await.left, "{place:?}");
+            let servers = BTreeSet::from([server.id]);
+            let next = room.cabinet();
+            assert!(next.is_used(), "{place:?}: there is something to do");
+            next.forget_all_but(&servers).await;
+            assert!(
+                next.report(server.id, None).await.left,
+                "it is still locked"
+            );
+            *room.keychain.refuses.lock().unwrap() = None;
+            let last = room.cabinet();
+            last.forget_all_but(&servers).await;
+            assert!(room.keychain.items.lock().unwrap().is_empty(), "{place:?}");
+            assert!(!last.report(server.id, None).await.left);
+            assert!(!room.ledger().contains("left"), "{}", room.ledger());
+        }
+    });
+}
+
+#[test]
+fn what_a_keychain_takes_after_nobody_waited_any_more_does_not_stay_in_it() {
+    run(async {
+        let room = Room::new();
+        let server = server(HOME);
+        let cabinet = room.cabinet();
+        room.keychain.hold(true);
+        let time_passes = async {
+            while !room.clock.waits().contains(&KEYCHAIN_WAIT) {
+                tokio::task::yield_now().await;
+            }
+            room.clock.advance(KEYCHAIN_WAIT);
+        };
+        let change = keep(SECRET, KeyPlace::Keychain);
+        let (refused, ()) = tokio::join!(cabinet.change(&server, change), time_passes);
+        let words = refused.unwrap_err().to_string();
+        assert!(words.contains("did not answer within 60 s"), "{words}");
+        room.keychain.hold(false);
+        // One question after the other: this one is answered after the one before.
+        let report = cabinet.report(server.id, None).await;
+        assert!(report.left && report.kept.is_none(), "{report:?}");
+        assert_eq!(room.keychain.items.lock().unwrap().len(), 1, "it took it");
+        let next = room.cabinet();
+        next.forget_all_but(&BTreeSet::from([server.id])).await;
+        assert!(room.keychain.items.lock().unwrap().is_empty());
+        assert!(!next.is_used());
+    });
+}
+
+#[test]
+fn a_key_for_once_goes_out_with_the_headers_that_are_kept() {
+    run(async {
+        let room = Room::new();
+        let server = server(HOME);
+        let cabinet = room.cabinet();
+        let lent = TypedKey::new("sk-for-once");
+        cabinet.lend(&server, &lent).unwrap();
+        assert_eq!(cabinet.secrets(&server).await, Ok(key("sk-for-once")));
+        assert_eq!(
+            room.keychain.reads.load(Ordering::SeqCst),
+            0,
+            "nothing is kept"
+        );
+        for change in [
+            keep(SECRET, KeyPlace::Keychain),
+            ticket("ticket-1", KeyPlace::Keychain),
+        ] {
+            cabinet.change(&server, change).await.unwrap();
+        }
+        let next = room.cabinet();
+        next.lend(&server, &lent).unwrap();
+        let both = next.secrets(&server).await.unwrap();
+        assert_eq!(both.key, Some(ApiKey::new("sk-for-once")));
+        assert_eq!(both.headers["x-ticket"], ApiKey::new("ticket-1"));
+        let kept = next.report(server.id, Some(&server)).await.kept.unwrap();
+        assert_eq!(kept.key, Some(hint(SECRET)), "what is kept stays as it is");
+        assert!(!kept.elsewhere);
+    });
+}
+
+#[test]
+fn a_report_says_whether_the_server_is_where_its_key_was_entered_for() {
+    run(async {
+        let room = Room::new();
+        let cabinet = room.cabinet();
+        let typed = keep(SECRET, KeyPlace::File);
+        cabinet.change(&server(HOME), typed).await.unwrap();
+        for (base_url, elsewhere) in [
+            (HOME, false),
+            ("https://API.example.com:443/v2", false),
+            ("https://api.example.com:8443/v1", true),
+            ("http://api.example.com/v1", true),
+        ] {
+            let report = cabinet
+                .report(server(HOME).id, Some(&server(base_url)))
+                .await;
+            assert_eq!(report.kept.unwrap().elsewhere, elsewhere, "{base_url}");
+        }
     });
 }

@@ -14,6 +14,7 @@ use super::{
     peer::Peer,
     way::Way,
 };
+use crate::{Harness, mutant::mutated};
 
 /// Where Anthropic's servers look for the key, and for the words that are spoken to them.
 const KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
@@ -52,6 +53,7 @@ impl Access {
 pub(super) fn authorised(
     request: RequestBuilder,
     peer: &Peer,
+    harness: &Harness,
 ) -> Result<RequestBuilder, AttemptError> {
     let access = &peer.access;
     let mut headers = HeaderMap::new();
@@ -61,11 +63,18 @@ pub(super) fn authorised(
     if let Some(key) = &access.secrets.key {
         let (name, value) = match (&access.auth, peer.dialect) {
             (Auth::Basic { user }, _) => (AUTHORIZATION, key.basic(user)),
-            (Auth::ApiKey, _) | (Auth::Usual, Some(Dialect::Anthropic)) => (KEY_HEADER, key.bare()),
+            (Auth::ApiKey, _) | (Auth::Usual, Some(Dialect::Anthropic)) => {
+                (KEY_HEADER, key.alone())
+            }
             (Auth::Bearer, _)
-            | (Auth::Usual, Some(Dialect::Ollama | Dialect::OpenAiChat) | None) => {
+            | (Auth::Usual, Some(Dialect::Ollama | Dialect::OpenAiChat | Dialect::Local) | None) => {
                 (AUTHORIZATION, key.bearer())
             }
+        };
+        let value = if mutated!(harness, KeyAsPasted) {
+            key.bare()
+        } else {
+            value
         };
         headers.insert(name, value.ok_or_else(|| failure::no_key(peer))?);
     }

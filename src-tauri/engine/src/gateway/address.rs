@@ -34,6 +34,20 @@ pub(super) fn places(typed: &str) -> Result<Vec<Place>, Failure> {
         .collect())
 }
 
+/// `typed` without a name and a password in front of its host.
+pub(super) fn without_secret(typed: &str) -> String {
+    let (scheme, rest) = match typed.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), typed),
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    format!("{scheme}{host}{path}")
+}
+
 /// Other ways to write an address that somebody may have meant by it: without what stands twice in its path, with the
 /// other scheme, under the other names of this machine. The address itself is the first.
 pub(super) fn variants(base: &str) -> Vec<String> {
@@ -211,6 +225,18 @@ mod tests {
     fn first(typed: &str) -> (String, String) {
         let place = places(typed).unwrap().remove(0);
         (place.ollama, place.openai[0].clone())
+    }
+
+    #[test]
+    fn an_address_is_shown_without_a_password() {
+        for (typed, shown) in [
+            ("http://user:pass@box:1/v1", "http://box:1/v1"),
+            ("user:p@ss@box", "box"),
+            ("http://box/a@b?c@d", "http://box/a@b?c@d"),
+            ("box", "box"),
+        ] {
+            assert_eq!(without_secret(typed), shown, "{typed}");
+        }
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(super) struct Verdict {
 #[derive(Debug)]
 pub(super) struct Answer {
     tags: Tags,
+    /// Empty between deltas: room for what one says, to be used again.
+    words: Vec<Said>,
     thoughts: Thoughts,
     calls: Calls,
     /// Whose words came last.
@@ -52,9 +54,13 @@ pub(super) struct Answer {
     called: bool,
     /// A marker was followed by more of the answer: no marker of this server says much.
     reopened: bool,
+    /// More of the answer came after its marker; it belongs to it, and the marker stands.
+    resumed: bool,
     ended: Option<FinishReason>,
     fault: Option<Fault>,
     pub(super) usage: Usage,
+    /// Of which the model was not told, as it says itself.
+    pub(super) untold_tools: u64,
     pub(super) timings: Timings,
 }
 
@@ -62,6 +68,7 @@ impl Answer {
     pub(super) fn new() -> Self {
         Self {
             tags: Tags::new(),
+            words: Vec::new(),
             thoughts: Thoughts::default(),
             calls: Calls::default(),
             part: None,
@@ -70,9 +77,11 @@ impl Answer {
             began: false,
             called: false,
             reopened: false,
+            resumed: false,
             ended: None,
             fault: None,
             usage: Usage::default(),
+            untold_tools: 0,
             timings: Timings::default(),
         }
     }
@@ -107,6 +116,16 @@ impl Answer {
         }
     }
 
+    /// More of the answer came after its end marker: it is not dropped, and the marker stands until another one comes.
+    pub(super) fn resume(&mut self) {
+        self.resumed |= self.ended.is_some();
+    }
+
+    /// Whether nothing is taken any more.
+    pub(super) fn is_shut(&self) -> bool {
+        self.fault.is_some() || (self.ended.is_some() && !self.resumed)
+    }
+
     /// Whether the end marker or a fault was seen.
     pub(super) fn is_over(&self) -> bool {
         self.ended.is_some() || self.fault.is_some()
@@ -118,13 +137,13 @@ impl Answer {
 
     /// Content came, perhaps with reasoning tagged in it.
     pub(super) fn content(&mut self, text: &str, out: &mut Vec<ModelEvent>) {
-        if text.is_empty() || self.is_over() {
+        if text.is_empty() || self.is_shut() {
             return;
         }
         self.began = true;
-        let mut said = Vec::new();
-        self.tags.feed(text, self.thoughts.shown(), &mut said);
-        for said in said {
+        let mut words = std::mem::take(&mut self.words);
+        self.tags.feed(text, self.thoughts.shown(), &mut words);
+        for said in words.drain(..) {
             match said {
                 Said::Words(Part::Answer, text) => self.say(Part::Answer, text, out),
                 Said::Words(Part::Reasoning, text) => {
@@ -139,11 +158,12 @@ impl Answer {
                 }
             }
         }
+        self.words = words;
     }
 
     /// Reasoning came in a field of its own. The same thought under another name is not shown again.
     pub(super) fn reasoning(&mut self, source: Source, text: &str, out: &mut Vec<ModelEvent>) {
-        if text.is_empty() || self.is_over() {
+        if text.is_empty() || self.is_shut() {
             return;
         }
         self.began = true;
@@ -164,7 +184,7 @@ impl Answer {
         entries: impl IntoIterator<Item = &'a Value>,
         out: &mut Vec<ModelEvent>,
     ) {
-        if self.is_over() {
+        if self.is_shut() {
             return;
         }
         self.calls.next_delta();
@@ -186,7 +206,7 @@ impl Answer {
         how: Restated,
         out: &mut Vec<ModelEvent>,
     ) {
-        if self.is_over() {
+        if self.is_shut() {
             return;
         }
         self.calls.next_delta();
@@ -209,7 +229,8 @@ impl Answer {
 
     /// The end marker came.
     pub(super) fn end(&mut self, finish: FinishReason) {
-        if self.is_over() {
+        let says_more = self.resumed && self.fault.is_none() && finish != FinishReason::Unknown;
+        if self.is_over() && !says_more {
             return;
         }
         self.ended = Some(finish);
@@ -265,6 +286,8 @@ impl Answer {
                 finish,
                 usage: self.usage,
                 timings: self.timings,
+                unseen_images: 0,
+                untold_tools: self.untold_tools,
             })
         };
         Verdict { events, end }
@@ -318,4 +341,9 @@ pub(super) fn whole(value: Option<&Value>) -> Option<u64> {
                 .map(|f| f.round() as u64)
         })
         .or_else(|| value.as_str()?.trim().parse().ok())
+        // No server counts that far: such a number would poison every sum that it went into.
+        .filter(|number| *number <= NUMBER_MAX)
 }
+
+/// The largest whole number that JSON carries everywhere.
+const NUMBER_MAX: u64 = 1 << 53;

@@ -34,7 +34,16 @@ pub(super) fn encode(request: &ModelRequest, ways: Ways) -> Value {
     for message in &request.messages {
         match message {
             Message::System { text } => system.extend(text_block(text)),
-            Message::User { text } => add(&mut messages, Role::User, text_block(text)),
+            Message::User { text, images } => {
+                let (shown, text) = request.shown(text, images);
+                let shown = shown.into_iter().map(|(image, bytes)| {
+                    let media_type = image.media_type.name();
+                    let source =
+                        json!({ "type": "base64", "media_type": media_type, "data": bytes });
+                    json!({ "type": "image", "source": source })
+                });
+                add(&mut messages, Role::User, shown.chain(text_block(&text)));
+            }
             Message::Assistant {
                 text,
                 calls,

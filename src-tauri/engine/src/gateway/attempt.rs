@@ -9,7 +9,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use hyper_util::client::legacy::connect::HttpInfo;
 use protocol::{FinishReason, Part, Provider, Timings, Usage};
-use reqwest::Url;
+use reqwest::{
+    Url,
+    header::{CONTENT_ENCODING, HeaderMap},
+};
 use tokio::sync::mpsc;
 
 use super::{
@@ -49,7 +52,7 @@ pub(super) async fn run(
     let since = || clock.monotonic().saturating_sub(started);
     let mut connect = None;
     let (request, mut connected) = dialer.post(&url, &peer, body)?;
-    let request = authorised(request, &peer)?;
+    let request = authorised(request, &peer, harness)?;
 
     let mut revival = Revival::new(dialer, &url, &peer.access.way, harness);
     let mut sending = Box::pin(request.send());
@@ -100,10 +103,15 @@ pub(super) async fn run(
         emit(out, ModelEvent::Sent).await?;
     }
 
+    if let Some(form) = compressed(response.headers())
+        && !mutated!(harness, AnyEncoding)
+    {
+        return Err(failure::compressed(&peer, response.status(), form));
+    }
     if !response.status().is_success() {
         let refusal = dialer.refusal(response, &peer).await;
         if refusal.loading {
-            emit(out, ModelEvent::Loading).await?;
+            emit(out, ModelEvent::Loading { permille: None }).await?;
         }
         return Err(refusal.error);
     }
@@ -207,13 +215,17 @@ pub(super) async fn run(
         Err(Fault::Said(_)) => mutated!(harness, IgnoreErrorLine),
         Err(Fault::Unreadable(_)) => mutated!(harness, SkipUnreadable),
         Err(Fault::Truncated) => mutated!(harness, EofIsDone),
-        Err(Fault::TooLong | Fault::Empty | Fault::CallsMissing) | Ok(_) => false,
+        Err(Fault::TooLong | Fault::Empty | Fault::CallsMissing | Fault::Failed(_)) | Ok(_) => {
+            false
+        }
     };
     if passes {
         verdict.end = Ok(StepEnd {
             finish: FinishReason::Stop,
             usage: Usage::default(),
             timings: Timings::default(),
+            unseen_images: 0,
+            untold_tools: 0,
         });
     }
     if mutated!(harness, TextOnly) && !spoke {
@@ -247,7 +259,7 @@ pub(super) async fn run(
     }
 }
 
-fn millis(time: Duration) -> u64 {
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -258,14 +270,14 @@ fn is_answer(event: &ModelEvent) -> bool {
             true
         }
         ModelEvent::Sent
-        | ModelEvent::Loading
+        | ModelEvent::Loading { .. }
         | ModelEvent::ReadingPrompt { .. }
         | ModelEvent::FoundReasoning
         | ModelEvent::Verbatim { .. } => false,
     }
 }
 
-fn is_content(event: &ModelEvent) -> bool {
+pub(super) fn is_content(event: &ModelEvent) -> bool {
     match event {
         ModelEvent::Text { .. }
         | ModelEvent::FoundReasoning
@@ -273,14 +285,17 @@ fn is_content(event: &ModelEvent) -> bool {
         | ModelEvent::Call { .. }
         | ModelEvent::CallCut { .. } => true,
         ModelEvent::Sent
-        | ModelEvent::Loading
+        | ModelEvent::Loading { .. }
         | ModelEvent::ReadingPrompt { .. }
         | ModelEvent::Verbatim { .. } => false,
     }
 }
 
 /// Waits for the reader: its pace is ours.
-async fn emit(out: &mpsc::Sender<ModelEvent>, event: ModelEvent) -> Result<(), AttemptError> {
+pub(super) async fn emit(
+    out: &mpsc::Sender<ModelEvent>,
+    event: ModelEvent,
+) -> Result<(), AttemptError> {
     out.send(event).await.map_err(|_| AttemptError {
         // Only a turn that is gone has no receiver, and a turn that is gone has recorded why.
         failure: protocol::Failure::new(
@@ -289,4 +304,10 @@ async fn emit(out: &mpsc::Sender<ModelEvent>, event: ModelEvent) -> Result<(), A
         ),
         retry: Retry::Never,
     })
+}
+
+/// In which form a body comes that nobody asked to be squeezed.
+fn compressed(headers: &HeaderMap) -> Option<&str> {
+    let form = headers.get(CONTENT_ENCODING)?.to_str().ok()?.trim();
+    (!form.is_empty() && !form.eq_ignore_ascii_case("identity")).then_some(form)
 }

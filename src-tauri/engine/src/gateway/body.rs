@@ -8,11 +8,15 @@ use super::{
     json,
     lines::{LINE_BYTES_MAX, TooLong},
     ollama::PAGE_BYTES_MAX,
+    plain::Reading,
     sse::{Frame, Frames},
 };
 
 /// A body that is being read.
-pub(super) struct Body(Form);
+pub(super) struct Body {
+    form: Form,
+    reading: Reading,
+}
 
 /// What the body turned out to be.
 enum Form {
@@ -34,7 +38,7 @@ struct Page {
 pub(super) enum Rest {
     Nothing,
     /// The last events, the very last of them perhaps without its end.
-    Frames(Vec<Frame>),
+    Frames(Box<Frames>),
     /// The whole of a JSON document.
     Document(String),
     /// A web page.
@@ -44,29 +48,36 @@ pub(super) enum Rest {
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 impl Body {
-    pub(super) fn new() -> Self {
-        Self(Form::Unknown(Vec::new()))
+    pub(super) fn new(reading: Reading) -> Self {
+        Self {
+            form: Form::Unknown(Vec::new()),
+            reading,
+        }
     }
 
-    /// Adds the events that `bytes` complete to `frames`.
+    /// Tells `each` event that `bytes` complete.
     ///
     /// # Errors
-    /// [`TooLong`]; the events before the long one have been added.
-    pub(super) fn feed(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), TooLong> {
-        if let Form::Unknown(head) = &mut self.0 {
+    /// [`TooLong`]; the events before the long one have been told.
+    pub(super) fn feed(
+        &mut self,
+        bytes: &[u8],
+        each: impl FnMut(Frame<'_>),
+    ) -> Result<(), TooLong> {
+        if let Form::Unknown(head) = &mut self.form {
             head.extend_from_slice(bytes);
-            let Some((form, body)) = Form::of(head) else {
+            let Some((form, body)) = Form::of(head, self.reading) else {
                 return Ok(());
             };
-            self.0 = form;
-            return self.add(&body, frames);
+            self.form = form;
+            return self.add(&body, each);
         }
-        self.add(bytes, frames)
+        self.add(bytes, each)
     }
 
-    fn add(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), TooLong> {
-        match &mut self.0 {
-            Form::Events(events) => events.feed(bytes, frames),
+    fn add(&mut self, bytes: &[u8], each: impl FnMut(Frame<'_>)) -> Result<(), TooLong> {
+        match &mut self.form {
+            Form::Events(events) => events.feed(bytes, each),
             Form::Document(document) => {
                 let room = LINE_BYTES_MAX.saturating_sub(document.len());
                 document.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
@@ -89,7 +100,7 @@ impl Body {
 
     /// Whether it is a web page, and enough of it was read.
     pub(super) fn is_page(&self) -> Option<Enough> {
-        match &self.0 {
+        match &self.form {
             Form::Page(page) if page.bytes > PAGE_BYTES_MAX => Some(Enough::Yes),
             Form::Page(_) => Some(Enough::NotYet),
             Form::Unknown(_) | Form::Events(_) | Form::Document(_) => None,
@@ -98,9 +109,9 @@ impl Body {
 
     /// What the end of the bytes completes; nothing of it is left.
     pub(super) fn finish(&mut self) -> Rest {
-        match std::mem::replace(&mut self.0, Form::Unknown(Vec::new())) {
+        match std::mem::replace(&mut self.form, Form::Unknown(Vec::new())) {
             Form::Unknown(_) => Rest::Nothing,
-            Form::Events(frames) => Rest::Frames(frames.finish()),
+            Form::Events(frames) => Rest::Frames(frames),
             Form::Document(document) => {
                 Rest::Document(String::from_utf8_lossy(&document).into_owned())
             }
@@ -123,25 +134,45 @@ pub(super) enum Enough {
 
 impl Form {
     /// What the body is, and its bytes so far; none while only white space came.
-    fn of(head: &mut Vec<u8>) -> Option<(Self, Vec<u8>)> {
-        if BYTE_ORDER_MARK.starts_with(head) && head.len() < BYTE_ORDER_MARK.len() {
-            return None;
-        }
-        if head.starts_with(BYTE_ORDER_MARK) {
+    fn of(head: &mut Vec<u8>, reading: Reading) -> Option<(Self, Vec<u8>)> {
+        // In any order, so that it does not matter in which pieces they come.
+        loop {
+            let blank = head
+                .iter()
+                .take_while(|byte| byte.is_ascii_whitespace())
+                .count();
+            head.drain(..blank);
+            if !head.starts_with(BYTE_ORDER_MARK) {
+                break;
+            }
             head.drain(..BYTE_ORDER_MARK.len());
         }
-        let blank = head
-            .iter()
-            .take_while(|byte| byte.is_ascii_whitespace())
-            .count();
-        head.drain(..blank);
+        // Nothing yet, or perhaps the beginning of a mark.
+        if BYTE_ORDER_MARK.starts_with(head) {
+            return None;
+        }
         let form = match head.first()? {
             b'<' => Self::Page(Page::default()),
             b'{' | b'[' => Self::Document(Vec::new()),
-            _ => Self::Events(Box::new(Frames::new(LINE_BYTES_MAX))),
+            _ => Self::Events(Box::new(Frames::new(LINE_BYTES_MAX, reading))),
         };
         Some((form, std::mem::take(head)))
     }
+}
+
+/// Whether a line may be a field of an event that we do not know, and not words.
+fn may_be_field(line: &str) -> bool {
+    let (name, value) = line.split_once(':').unwrap_or((line, ""));
+    let is_name = name.len() <= 40
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    // A frame that lost its head is missing from the answer.
+    let is_data = value.trim_start().starts_with(['{', '[', '"']);
+    let is_complaint = ["error", "fail", "denied", "timeout"];
+    let lower = line.to_ascii_lowercase();
+    is_name && !is_data && !is_complaint.iter().any(|word| lower.contains(word))
 }
 
 /// Words between the events: a proxy's, or a frame that lost its head.
@@ -149,12 +180,15 @@ impl Form {
 pub(super) struct Stray {
     text: String,
     before_end: bool,
+    /// Some of it cannot be passed for fields of events that nobody knows.
+    speaks: bool,
 }
 
 impl Stray {
     /// One more line of it; `over` if it came after the end marker.
     pub(super) fn keep(&mut self, line: &str, over: bool) {
         self.before_end |= !over;
+        self.speaks |= !may_be_field(line);
         if !self.text.is_empty() && self.text.len() < EXCERPT_BYTES_MAX {
             self.text.push('\n');
         }
@@ -172,10 +206,16 @@ impl Stray {
         *self = Self::default();
     }
 
-    /// What it comes to, and whether some of it came before the end marker; `framed` if proper events came too.
-    pub(super) fn verdict(&mut self, framed: bool) -> Option<(Fault, bool)> {
-        let Self { text, before_end } = std::mem::take(self);
-        if text.is_empty() {
+    /// What it comes to, and whether some of it came before the end marker; `framed` if proper events came too, and
+    /// `ended` if these came to their end.
+    pub(super) fn verdict(&mut self, framed: bool, ended: bool) -> Option<(Fault, bool)> {
+        let Self {
+            text,
+            before_end,
+            speaks,
+        } = std::mem::take(self);
+        // Fields that nobody knows are to be passed over, says the standard; an answer without its end may want them.
+        if text.is_empty() || (framed && ended && !speaks) {
             return None;
         }
         let words = framed || text.starts_with("proxy error");

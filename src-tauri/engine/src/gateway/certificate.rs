@@ -201,18 +201,9 @@ fn time((tag, content): (u8, &[u8])) -> Option<Timestamp> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+    let days = Timestamp::days_of_civil(year, month, day);
+    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
     Some(Timestamp::from_millis(seconds * 1000))
-}
-
-/// Days from 1970 to a date of the Gregorian calendar; years begin in March here, so that a leap day ends one.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let of_era = of_era * 365 + of_era / 4 - of_era / 100 + of_year;
-    era * 146_097 + of_era - 719_468
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use protocol::Dialect;
 use super::{
     ModelEvent,
     answer::{Verdict, Wants},
-    anthropic, ollama, openai,
+    anthropic, local, ollama, openai,
+    plain::Reading,
 };
 
 /// The decoder of one answer.
@@ -16,14 +17,21 @@ pub(super) enum Decoder {
     Ollama(ollama::Decoder),
     OpenAi(openai::Decoder),
     Anthropic(anthropic::Decoder),
+    Local(local::Decoder),
 }
 
 impl Decoder {
     pub(super) fn new(dialect: Dialect) -> Self {
+        Self::reading(dialect, Reading::Quick)
+    }
+
+    /// The same, and how it reads events.
+    pub(super) fn reading(dialect: Dialect, reading: Reading) -> Self {
         match dialect {
-            Dialect::Ollama => Self::Ollama(ollama::Decoder::new()),
-            Dialect::OpenAiChat => Self::OpenAi(openai::Decoder::new()),
-            Dialect::Anthropic => Self::Anthropic(anthropic::Decoder::new()),
+            Dialect::Ollama => Self::Ollama(ollama::Decoder::new(reading)),
+            Dialect::OpenAiChat => Self::OpenAi(openai::Decoder::new(reading)),
+            Dialect::Anthropic => Self::Anthropic(anthropic::Decoder::new(reading)),
+            Dialect::Local => Self::Local(local::Decoder::of_any()),
         }
     }
 
@@ -33,6 +41,7 @@ impl Decoder {
             Self::Ollama(decoder) => decoder.feed(bytes),
             Self::OpenAi(decoder) => decoder.feed(bytes),
             Self::Anthropic(decoder) => decoder.feed(bytes),
+            Self::Local(decoder) => decoder.feed(bytes),
         }
     }
 
@@ -42,6 +51,7 @@ impl Decoder {
             Self::Ollama(decoder) => decoder.wants(),
             Self::OpenAi(decoder) => decoder.wants(),
             Self::Anthropic(decoder) => decoder.wants(),
+            Self::Local(decoder) => decoder.wants(),
         }
     }
 
@@ -51,6 +61,7 @@ impl Decoder {
             Self::Ollama(decoder) => decoder.began(),
             Self::OpenAi(decoder) => decoder.began(),
             Self::Anthropic(decoder) => decoder.began(),
+            Self::Local(decoder) => decoder.began(),
         }
     }
 
@@ -60,6 +71,7 @@ impl Decoder {
             Self::Ollama(decoder) => decoder.finish(),
             Self::OpenAi(decoder) => decoder.finish(),
             Self::Anthropic(decoder) => decoder.finish(),
+            Self::Local(decoder) => decoder.finish(),
         }
     }
 }

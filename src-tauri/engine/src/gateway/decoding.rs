@@ -9,6 +9,7 @@ use super::{
     answer::{Verdict, Wants},
     decoder::Decoder,
     fault::Fault,
+    plain::Reading,
 };
 
 /// Decodes the body of an answer that arrives in these `pieces`; `each` gets what it says, in order.
@@ -20,15 +21,27 @@ pub fn decode<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     each: impl FnMut(ModelEvent),
 ) -> Result<StepEnd, String> {
-    feed(dialect, pieces, each).map_err(|fault| format!("{fault:?}"))
+    feed(Decoder::new(dialect), pieces, each).map_err(|fault| format!("{fault:?}"))
+}
+
+/// The same without any shortcut through plain events: it must not say anything else.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_whole<'a>(
+    dialect: Dialect,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    each: impl FnMut(ModelEvent),
+) -> Result<StepEnd, String> {
+    let decoder = Decoder::reading(dialect, Reading::Whole);
+    feed(decoder, pieces, each).map_err(|fault| format!("{fault:?}"))
 }
 
 pub(super) fn feed<'a>(
-    dialect: Dialect,
+    mut decoder: Decoder,
     pieces: impl IntoIterator<Item = &'a [u8]>,
     mut each: impl FnMut(ModelEvent),
 ) -> Result<StepEnd, Fault> {
-    let mut decoder = Decoder::new(dialect);
     for piece in pieces {
         if decoder.wants() == Wants::Nothing {
             break;

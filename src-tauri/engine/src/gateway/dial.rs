@@ -155,6 +155,11 @@ impl Dialer {
         self.ask(request, peer, limit).await
     }
 
+    /// A GET whose reply is read by whoever asks.
+    pub(super) fn file(&self, url: &Url, peer: &Peer) -> Result<RequestBuilder, AttemptError> {
+        Ok(self.client(url, peer)?.get(url.clone()))
+    }
+
     /// The same for a question that needs a body.
     pub(super) async fn question(
         &self,
@@ -189,7 +194,7 @@ impl Dialer {
         peer: &Peer,
         limit: Duration,
     ) -> Result<Document, Refusal> {
-        let request = authorised(request, peer)?;
+        let request = authorised(request, peer, &self.harness)?;
         let exchange = async {
             let response = request
                 .send()

@@ -13,7 +13,6 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use hyper_util::client::proxy::matcher::Matcher;
 use protocol::{Dialect, Examination, FailureCode, MacAddress, Provider};
 use reqwest::Url;
 use tokio::net::TcpStream;
@@ -28,9 +27,10 @@ use super::{
     models::Offer,
     peer::{Distance, Peer},
     probe,
-    way::Through,
+    way::{self, Through},
 };
 
+pub(crate) use findings::Wanted;
 use findings::{Asked, Elsewhere, Knock, Names, Seen};
 
 /// For one question: somebody waits for all of them.
@@ -45,9 +45,9 @@ pub(super) async fn examine(
     dialer: &Dialer,
     provider: &Provider,
     secrets: Result<Secrets, KeyTrouble>,
-    model: Option<&str>,
+    wanted: Wanted,
 ) -> Examination {
-    let seen = look(dialer, provider, secrets, model).await;
+    let seen = look(dialer, provider, secrets, wanted).await;
     Examination {
         server: provider.clone(),
         findings: findings::findings(&seen),
@@ -58,20 +58,25 @@ async fn look(
     dialer: &Dialer,
     provider: &Provider,
     secrets: Result<Secrets, KeyTrouble>,
-    model: Option<&str>,
+    wanted: Wanted,
 ) -> Seen {
     let url = join(&provider.base_url, "");
     let (secrets, trouble) = match secrets {
         Ok(secrets) => (secrets, None),
         Err(trouble) => (Secrets::default(), Some(trouble)),
     };
+    let unknown = provider
+        .connection
+        .secret_headers()
+        .filter(|name| !secrets.headers.contains_key(&name.to_ascii_lowercase()));
     let mut seen = Seen {
         provider: provider.clone(),
         has_key: secrets.key.is_some(),
+        headers_unknown: unknown.map(str::to_owned).collect(),
         key_trouble: trouble,
-        model: model.map(str::to_owned),
+        wanted,
         distance: url.as_ref().map(Distance::of),
-        system_proxy: url.as_ref().and_then(system_proxy),
+        system_proxy: url.as_ref().and_then(shown_proxy),
         names: Names::Given,
         knocks: Vec::new(),
         here: None,
@@ -152,6 +157,7 @@ fn is_worth_a_search(refusal: &Refusal) -> bool {
         | FailureCode::BadStream
         | FailureCode::EmptyResponse
         | FailureCode::BadRequest
+        | FailureCode::CannotSeeImages
         | FailureCode::ContextOverflow
         | FailureCode::ProviderError
         | FailureCode::AllCandidatesFailed
@@ -177,9 +183,10 @@ async fn elsewhere(
             questions.push((dialect, base));
         }
     };
+    let origin = url.origin();
     if works {
-        for place in address::places(&provider.base_url).unwrap_or_default() {
-            add(Dialect::Ollama, place.ollama);
+        for base in as_ollama(&provider.base_url) {
+            add(Dialect::Ollama, base);
         }
     } else {
         for text in address::variants(&provider.base_url) {
@@ -187,7 +194,7 @@ async fn elsewhere(
                 add(Dialect::Ollama, place.ollama);
                 let listed = match provider.dialect {
                     Dialect::Anthropic => Dialect::Anthropic,
-                    Dialect::Ollama | Dialect::OpenAiChat => Dialect::OpenAiChat,
+                    Dialect::Ollama | Dialect::OpenAiChat | Dialect::Local => Dialect::OpenAiChat,
                 };
                 for base in place.openai {
                     add(listed, base);
@@ -195,7 +202,6 @@ async fn elsewhere(
             }
         }
     }
-    let origin = url.origin();
     let answers = questions.into_iter().map(|(dialect, base)| {
         let origin = origin.clone();
         async move {
@@ -232,6 +238,15 @@ async fn elsewhere(
         list.push(answer);
     }
     join_all(list).await.into_iter().flatten().collect()
+}
+
+/// Where a server that answers would be an Ollama. At another port there may be one too, which is not this one.
+fn as_ollama(base_url: &str) -> Vec<String> {
+    let origin = |base: &str| join(base, "").map(|url| url.origin());
+    let here = origin(base_url);
+    let places = address::places(base_url).unwrap_or_default();
+    let bases = places.into_iter().map(|place| place.ollama);
+    bases.filter(|base| origin(base) == here).collect()
 }
 
 async fn looked_up(dialer: &Dialer, url: &Url) -> (Names, Vec<SocketAddr>) {
@@ -283,16 +298,13 @@ async fn knocked(dialer: &Dialer, at: SocketAddr) -> (SocketAddr, Knock) {
 }
 
 /// The proxy that the system names for an address, whether we use it or not.
-fn system_proxy(url: &Url) -> Option<String> {
-    let address = url.as_str().parse().ok()?;
-    let proxy = Matcher::from_system().intercept(&address)?;
-    let uri = proxy.uri();
+fn shown_proxy(url: &Url) -> Option<String> {
+    let proxy = way::system_proxy(url)?;
     // Its name and password are nobody's business.
-    let scheme = uri.scheme_str().unwrap_or("http");
-    let host = uri.host().unwrap_or_default();
-    Some(match uri.port_u16() {
-        Some(port) => format!("{scheme}://{host}:{port}"),
-        None => format!("{scheme}://{host}"),
+    let host = proxy.host_str().unwrap_or_default();
+    Some(match proxy.port() {
+        Some(port) => format!("{}://{host}:{port}", proxy.scheme()),
+        None => format!("{}://{host}", proxy.scheme()),
     })
 }
 

@@ -9,11 +9,13 @@ use protocol::{
     CertificateFault, Dialect, Failure, FailureCode, ProxyChoice, ShownCertificate, Slept,
     Timestamp,
 };
+use reqwest::{StatusCode, Url};
 
 use super::{
     AttemptError, Retry, Room,
     fault::{Fault, Kind, Place, Said, Unreadable, clip},
     keys::KeyTrouble,
+    local,
     peer::{Distance, Peer},
     tls, way,
 };
@@ -54,7 +56,7 @@ impl Refusal {
         Self {
             error: unsent(peer, problem),
             loading: false,
-            certificate: certificate_in(problem).map(Box::new),
+            certificate: certificate_in(peer, problem).map(Box::new),
         }
     }
 
@@ -199,7 +201,21 @@ pub(super) fn faulty(peer: &Peer, fault: &Fault) -> AttemptError {
             ),
             Retry::Never,
         ),
+        Fault::Failed(failed) => local::failed(failed),
     }
+}
+
+/// The body is squeezed, though nobody said that we could read that.
+pub(super) fn compressed(peer: &Peer, status: StatusCode, form: &str) -> AttemptError {
+    let (place, form) = (peer.place(), clip(form, 40));
+    error(
+        FailureCode::BadStream,
+        format!(
+            "{place} answered with status {} in a compressed form ({form}), which nobody asked for. Switch that off in the server, or in the proxy before it.",
+            status.as_u16()
+        ),
+        Retry::Never,
+    )
 }
 
 /// The connection ended before the answer did.
@@ -367,13 +383,13 @@ pub(super) fn went_silent(peer: &Peer, limit: Duration) -> AttemptError {
 
 /// The request did not get through: what reqwest says, in words.
 pub(super) fn unsent(peer: &Peer, problem: &reqwest::Error) -> AttemptError {
-    if let Some(certificate) = certificate_in(problem) {
+    if let Some(certificate) = certificate_in(peer, problem) {
         let mut failed = error(
             FailureCode::ConnectFailed,
             format!(
                 "Cannot reach {}: {}",
                 peer.place(),
-                certificate_words(peer, &certificate)
+                certificate_words(peer, problem.url(), &certificate)
             ),
             Retry::Never,
         );
@@ -419,14 +435,15 @@ pub(super) fn unsent(peer: &Peer, problem: &reqwest::Error) -> AttemptError {
     failed
 }
 
-/// The certificate that was not taken, if that is what went wrong.
-pub(super) fn certificate_in(problem: &reqwest::Error) -> Option<ShownCertificate> {
+/// The certificate that was not taken, if that is what went wrong. Its endpoint says whose it is: the server's, or that
+/// of a proxy on the way there.
+fn certificate_in(peer: &Peer, problem: &reqwest::Error) -> Option<ShownCertificate> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(problem);
     while let Some(cause) = next {
         if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
             let mut certificate = tls::Refused::within(tls)?.certificate.clone();
             if let Some(url) = problem.url() {
-                certificate.endpoint = way::endpoint(url);
+                certificate.endpoint = shown_at(peer, url, &certificate.endpoint);
             }
             return Some(certificate);
         }
@@ -442,8 +459,26 @@ pub(super) fn certificate_in(problem: &reqwest::Error) -> Option<ShownCertificat
     None
 }
 
+/// Where a host showed its certificate, on the way to `url`.
+fn shown_at(peer: &Peer, url: &Url, host: &str) -> String {
+    let is_host = |url: &Url| {
+        url.scheme() == "https" && url.host_str().is_some_and(|h| h.eq_ignore_ascii_case(host))
+    };
+    if is_host(url) {
+        return way::endpoint(url);
+    }
+    let route = peer.access.way.to(url, &crate::Harness::default());
+    match route.proxy_before(url).filter(is_host) {
+        Some(proxy) => way::endpoint(&proxy),
+        None => host.to_owned(),
+    }
+}
+
 /// What is wrong with it, and how it can be told; the end of a sentence, and more.
-pub(super) fn certificate_words(peer: &Peer, certificate: &ShownCertificate) -> String {
+fn certificate_words(peer: &Peer, url: Option<&Url>, certificate: &ShownCertificate) -> String {
+    if url.is_some_and(|url| way::endpoint(url) != certificate.endpoint) {
+        return proxy_certificate_words(certificate);
+    }
     let faults = certificate_faults(certificate);
     let print = certificate.sha256.in_pairs();
     let trusted = peer.access.way.trusts.as_ref();
@@ -456,6 +491,16 @@ pub(super) fn certificate_words(peer: &Peer, certificate: &ShownCertificate) -> 
     format!(
         "its certificate is not acceptable: {faults}.{changed} Its SHA-256 is {print}. If that is your server’s, it can \
          be trusted in the settings, for this server alone."
+    )
+}
+
+/// The same for the certificate of a proxy, which cannot be trusted by itself.
+pub(super) fn proxy_certificate_words(certificate: &ShownCertificate) -> String {
+    format!(
+        "the certificate of the proxy {} is not acceptable: {}. Choose another way, or have this system trust who \
+         vouches for the proxy.",
+        certificate.endpoint,
+        certificate_faults(certificate)
     )
 }
 
@@ -713,7 +758,8 @@ impl Case<'_> {
                     Some(to) => format!(
                         "{} points elsewhere: {}. If that is right, enter it as the address.",
                         peer.place(),
-                        clip(to, 200)
+                        // What stands behind a question mark may be what was sent.
+                        clip(&redacted(self.peer, before_query(to)), 200)
                     ),
                     None => format!(
                         "{} points elsewhere (status {status}). Check the address.",
@@ -762,6 +808,13 @@ impl Case<'_> {
             401 => error(
                 FailureCode::KeyRejected,
                 format!("{place} asks for a login with a web page. Check the address and the key."),
+                Retry::Never,
+            ),
+            413 => error(
+                FailureCode::BadRequest,
+                format!(
+                    "{place}, or a proxy before it, does not take requests as large as this one (status 413). Show fewer or smaller images, begin a new conversation, or raise the limit there; nginx calls it client_max_body_size."
+                ),
                 Retry::Never,
             ),
             500..=599 => error(
@@ -826,7 +879,7 @@ impl Case<'_> {
             Some(Dialect::Ollama) => {
                 format!("{place} has no model {model}. Get it with `ollama pull {model}`.")
             }
-            Some(Dialect::OpenAiChat | Dialect::Anthropic) | None => {
+            Some(Dialect::OpenAiChat | Dialect::Anthropic | Dialect::Local) | None => {
                 format!("{place} has no model {model}. Choose one that it offers.")
             }
         }
@@ -850,7 +903,7 @@ impl Case<'_> {
         retry: Retry,
     ) -> AttemptError {
         // Redacted before it is cut, so that no part of a key is left.
-        let words = redacted(self.peer, said.message.trim());
+        let words = redacted(self.peer, said.shown().trim());
         let words = clip(&words, SENTENCE_BYTES_MAX);
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
         let message = match words.as_str() {
@@ -985,6 +1038,10 @@ fn error(code: FailureCode, message: String, retry: Retry) -> AttemptError {
     }
 }
 
+fn before_query(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or_default()
+}
+
 pub(super) fn redacted(peer: &Peer, text: &str) -> String {
     peer.access.redact(text)
 }
@@ -1054,7 +1111,7 @@ fn http_date(text: &str) -> Option<i64> {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
-    let month = i64::try_from(MONTHS.iter().position(|m| *m == month)?).ok()?;
+    let month = i64::try_from(MONTHS.iter().position(|m| *m == month)?).ok()? + 1;
     let (day, year): (i64, i64) = (day.parse().ok()?, year.parse().ok()?);
     let mut clock = time.split(':').map(|part| part.parse::<i64>().ok());
     let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
@@ -1066,30 +1123,32 @@ fn http_date(text: &str) -> Option<i64> {
     if !sane {
         return None;
     }
-    // Days since 1970 in the proleptic Gregorian calendar, with years that begin in March.
-    let (year, month) = if month < 2 {
-        (year - 1, month + 10)
-    } else {
-        (year, month - 2)
-    };
-    let days =
-        365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
+    let days = Timestamp::days_of_civil(year, month, day);
     Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
 /// Whether a server refused a request only because it offered tools: Ollama's "does not support tools", llama.cpp's
 /// "tools param requires --jinja flag", vLLM's "requires --enable-auto-tool-choice" and their like.
 pub(super) fn refuses_tools(failure: &Failure) -> bool {
-    let said = failure
-        .detail
-        .as_deref()
-        .unwrap_or(&failure.message)
-        .to_lowercase();
+    let of_tools = [
+        "support tools",
+        "support tool",
+        "tools param",
+        "tool choice",
+        "tool-choice",
+        "function calling",
+    ];
+    refused_for(failure, &[], &of_tools)
+}
+
+/// Whether a server refused the request itself, or with one of these codes, in any of these words.
+pub(super) fn refused_for(failure: &Failure, also: &[FailureCode], words: &[&str]) -> bool {
     let of_request = match failure.code {
         FailureCode::BadRequest | FailureCode::ProviderError => true,
         FailureCode::ConnectFailed
         | FailureCode::KeyRejected
         | FailureCode::ModelNotFound
+        | FailureCode::CannotSeeImages
         | FailureCode::ModelLoadFailed
         | FailureCode::FirstTokenTimeout
         | FailureCode::IdleTimeout
@@ -1105,15 +1164,9 @@ pub(super) fn refuses_tools(failure: &Failure) -> bool {
         | FailureCode::Panicked
         | FailureCode::Aborted => false,
     };
-    let of_tools = [
-        "support tools",
-        "support tool",
-        "tools param",
-        "tool choice",
-        "tool-choice",
-        "function calling",
-    ];
-    of_request && of_tools.iter().any(|words| said.contains(words))
+    let said = failure.detail.as_deref().unwrap_or(&failure.message);
+    let said = said.to_lowercase();
+    (of_request || also.contains(&failure.code)) && words.iter().any(|words| said.contains(words))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What a decoder can say against an answer, before anybody knows whose answer it is.
 
+use protocol::model_process::Failed;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
@@ -18,6 +19,8 @@ pub(super) enum Fault {
     Empty,
     /// The end says that tools were called; none was.
     CallsMissing,
+    /// The model's own process said what is wrong, and what kind of failure that is.
+    Failed(Failed),
 }
 
 /// Bytes that are no answer.
@@ -115,7 +118,7 @@ pub(super) struct Said {
     pub(super) message: String,
     /// `type`, in its words.
     pub(super) kind: String,
-    /// `code`, if it is a word.
+    /// `code`, as a word.
     pub(super) code: String,
     /// `code` or `status`, if it is an HTTP status.
     pub(super) status: Option<u16>,
@@ -135,6 +138,40 @@ impl Said {
             message: clip(message.trim(), EXCERPT_BYTES_MAX).to_owned(),
             ..Self::default()
         }
+    }
+
+    /// What there is to show of it: its words, or else by what name its server knows it.
+    pub(super) fn shown(&self) -> &str {
+        let is_status = |code: &str| self.status.is_some_and(|s| code.parse() == Ok(s));
+        let all = [&self.message, &self.code, &self.kind];
+        let mut all = all.into_iter().map(|words| words.trim());
+        all.find(|words| !words.is_empty() && !is_status(words))
+            .unwrap_or_default()
+    }
+
+    /// What it means that an answer ended for this reason, in the server's word, if it means that it was given up.
+    pub(super) fn given_up(reason: &str) -> Option<Self> {
+        const SIGNS: [&str; 10] = [
+            "error",
+            "abort",
+            "cancel",
+            "interrupt",
+            "insufficient",
+            "timeout",
+            "timed_out",
+            "fail",
+            "overload",
+            "disconnect",
+        ];
+        let word = reason.to_ascii_lowercase();
+        SIGNS.iter().any(|sign| word.contains(sign)).then(|| {
+            Self::words(&match word.as_str() {
+                "error" | "abort" | "aborted" => {
+                    "the server gave the answer up without saying why".to_owned()
+                }
+                _ => format!("the server gave the answer up ({reason})"),
+            })
+        })
     }
 
     /// The error a JSON value is, if it is one: `{"error": …}` in every form, FastAPI's `detail`, vLLM's
@@ -167,6 +204,27 @@ impl Said {
                 && !fields.contains_key("choices"))
         {
             return Some(Self::inner(value, depth));
+        }
+        // Gateways that say with every frame whether all is well.
+        let failed = fields.get("success") == Some(&Value::Bool(false))
+            || matches!(
+                fields.get("status").and_then(Value::as_str),
+                Some("error" | "failed" | "failure")
+            );
+        if failed && !fields.contains_key("choices") && !fields.contains_key("done") {
+            let words = [
+                "message",
+                "msg",
+                "error_msg",
+                "error_message",
+                "errmsg",
+                "detail",
+            ];
+            let words = words.iter().find_map(|name| fields.get(*name)?.as_str());
+            return Some(match words {
+                Some(words) => Self::words(words),
+                None => Self::inner(value, depth),
+            });
         }
         match fields.get("detail") {
             Some(Value::String(text)) => Some(Self::words(text)),
@@ -220,6 +278,9 @@ impl Said {
                 }
                 if said.code.is_empty() {
                     said.code = text("code");
+                }
+                if said.code.is_empty() {
+                    said.code = number("code").map_or_else(String::new, |code| code.to_string());
                 }
                 said.status = said.status.or_else(|| {
                     ["code", "status", "status_code", "http_code"]

@@ -2,6 +2,7 @@
 //!
 //! Invariant: half a surrogate pair, which no text can hold, becomes `U+FFFD` and costs nothing else. Everything else
 //! that is no JSON stays none.
+//! Not here: halves that come in two events (`halves`).
 
 use std::borrow::Cow;
 
@@ -9,14 +10,14 @@ use serde_json::Value;
 
 /// Reads a JSON text.
 pub(super) fn read(text: &str) -> Result<Value, serde_json::Error> {
-    serde_json::from_str(text).or_else(|error| match repaired(text) {
+    serde_json::from_str(text).or_else(|error| match repaired(text, |_| "\\ufffd".to_owned()) {
         Cow::Owned(repaired) => serde_json::from_str(&repaired),
         Cow::Borrowed(_) => Err(error),
     })
 }
 
-/// The text with `\ufffd` for every escape of a surrogate that has no partner.
-fn repaired(text: &str) -> Cow<'_, str> {
+/// The text with what `lone` says for every escape of a surrogate that has no partner.
+pub(super) fn repaired(text: &str, lone: impl Fn(u16) -> String) -> Cow<'_, str> {
     let mut out = String::new();
     let mut rest = text;
     let mut changed = false;
@@ -25,12 +26,11 @@ fn repaired(text: &str) -> Cow<'_, str> {
         out.push_str(before);
         let after = |bytes: usize| escape.get(bytes..).unwrap_or_default();
         let (kept, len) = match (surrogate(escape), surrogate(after(ESCAPE_BYTES))) {
-            (Some(Half::High), Some(Half::Low)) => {
-                (escape.get(..2 * ESCAPE_BYTES), 2 * ESCAPE_BYTES)
-            }
-            (Some(Half::High | Half::Low), _) => {
+            (Some(..=0xdbff), Some(0xdc00..)) => (escape.get(..2 * ESCAPE_BYTES), 2 * ESCAPE_BYTES),
+            (Some(unit), _) => {
                 changed = true;
-                (Some("\\ufffd"), ESCAPE_BYTES)
+                out.push_str(&lone(unit));
+                (None, ESCAPE_BYTES)
             }
             (None, _) => {
                 // The backslash and what it escapes, which may be one more.
@@ -51,19 +51,12 @@ fn repaired(text: &str) -> Cow<'_, str> {
 /// `\uXXXX`.
 const ESCAPE_BYTES: usize = 6;
 
-enum Half {
-    High,
-    Low,
-}
-
-fn surrogate(escape: &str) -> Option<Half> {
+/// Half of a pair: a first one below `0xdc00`, or a second one.
+fn surrogate(escape: &str) -> Option<u16> {
     let digits = escape.strip_prefix("\\u")?.get(..4)?;
     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    match u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)? {
-        0xd800..=0xdbff => Some(Half::High),
-        0xdc00..=0xdfff => Some(Half::Low),
-        _ => None,
-    }
+    let unit = u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
+    (0xd800..=0xdfff).contains(&unit).then_some(unit)
 }
 
 #[cfg(test)]

@@ -33,6 +33,9 @@ pub enum KeyTrouble {
     /// It could not be read.
     #[error("{0}")]
     Unreadable(String),
+    /// It was kept, and is no more where it was: nothing is lost by keeping another one.
+    #[error("{0}")]
+    Gone(String),
     /// It was entered for another address, and is not sent anywhere else.
     #[error(
         "its key was entered for {entered_for} and is not sent to another address; enter it again in the settings, or say there that it is for this one too"
@@ -101,9 +104,39 @@ impl ApiKey {
         &self.0
     }
 
+    /// The key itself, of what people copy with it: quotes around it, `Bearer`, a header's name.
+    fn token(&self) -> &str {
+        let mut token = self.0.as_str();
+        loop {
+            let before = token;
+            for prefix in ["authorization:", "x-api-key:", "bearer "] {
+                let head = token.get(..prefix.len());
+                if head.is_some_and(|head| head.eq_ignore_ascii_case(prefix)) {
+                    token = token.get(prefix.len()..).unwrap_or_default();
+                }
+            }
+            for (open, close) in [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”'), ('‘', '’')]
+            {
+                let inside = token
+                    .strip_prefix(open)
+                    .and_then(|rest| rest.strip_suffix(close));
+                token = inside.unwrap_or(token);
+            }
+            token = token.trim();
+            if token == before {
+                return token;
+            }
+        }
+    }
+
     /// The value of the `Authorization` header, marked as sensitive; nothing if the key holds what no header can.
     pub(super) fn bearer(&self) -> Option<HeaderValue> {
-        sensitive(&format!("Bearer {}", self.0))
+        sensitive(&format!("Bearer {}", self.token()))
+    }
+
+    /// The same for a header that holds the key and nothing else.
+    pub(super) fn alone(&self) -> Option<HeaderValue> {
+        sensitive(self.token())
     }
 
     /// The same with a name, of which this is the password.
@@ -122,14 +155,52 @@ impl ApiKey {
         BASE64_STANDARD.encode(format!("{user}:{}", self.0))
     }
 
-    /// `text` without this secret in it.
-    pub(super) fn redact(&self, text: String) -> String {
-        if self.0.len() >= REDACTED_BYTES_MIN && text.contains(&self.0) {
-            text.replace(&self.0, "(redacted)")
-        } else {
-            text
+    /// `text` without this secret in it, also as JSON, a URL or a web page would write it.
+    pub(super) fn redact(&self, mut text: String) -> String {
+        for secret in [self.0.as_str(), self.token()] {
+            if secret.len() < REDACTED_BYTES_MIN {
+                continue;
+            }
+            let in_json = serde_json::to_string(secret).unwrap_or_default();
+            let in_json = in_json.get(1..in_json.len().saturating_sub(1));
+            let in_json = in_json.unwrap_or_default().to_owned();
+            let forms = [
+                secret.to_owned(),
+                in_json.replace('/', "\\/"),
+                in_json,
+                in_url(secret, |byte| format!("%{byte:02X}")),
+                in_url(secret, |byte| format!("%{byte:02x}")),
+                in_page(secret),
+            ];
+            for form in forms {
+                if !form.is_empty() && text.contains(&form) {
+                    text = text.replace(&form, "(redacted)");
+                }
+            }
         }
+        text
     }
+}
+
+/// As the query of a URL has it; small letters and digits stay.
+fn in_url(text: &str, sign: impl Fn(u8) -> String) -> String {
+    text.bytes().fold(String::new(), |mut all, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            all.push(char::from(byte));
+        } else {
+            all.push_str(&sign(byte));
+        }
+        all
+    })
+}
+
+/// As HTML has it.
+fn in_page(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;")
 }
 
 fn sensitive(secret: &str) -> Option<HeaderValue> {
@@ -173,5 +244,45 @@ mod tests {
             "bad key (redacted), bad (redacted)!"
         );
         assert_eq!(ApiKey::new("a\nb").bearer(), None);
+    }
+
+    #[test]
+    fn what_people_copy_with_a_key_is_no_part_of_it() {
+        for pasted in [
+            "sk-secret-123",
+            "Bearer sk-secret-123",
+            "bearer  sk-secret-123 ",
+            "Authorization: Bearer sk-secret-123",
+            "\"sk-secret-123\"",
+            "'Bearer sk-secret-123'",
+            "“sk-secret-123”",
+        ] {
+            let key = ApiKey::new(pasted);
+            let text = |value: Option<HeaderValue>| value?.to_str().map(str::to_owned).ok();
+            let want = Some("Bearer sk-secret-123".to_owned());
+            assert_eq!(text(key.bearer()), want, "{pasted}");
+            assert_eq!(
+                text(key.alone()).as_deref(),
+                Some("sk-secret-123"),
+                "{pasted}"
+            );
+            let echoed = key.redact("no: sk-secret-123, no".to_owned());
+            assert_eq!(echoed, "no: (redacted), no", "{pasted}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_not_let_through_in_another_spelling() {
+        let key = ApiKey::new("a\"b/c&d<e%F g");
+        for echo in [
+            "a\"b/c&d<e%F g",
+            r#"a\"b/c&d<e%F g"#,
+            r#"a\"b\/c&d<e%F g"#,
+            "a%22b%2Fc%26d%3Ce%25F%20g",
+            "a%22b%2fc%26d%3ce%25F%20g",
+            "a&quot;b/c&amp;d&lt;e%F g",
+        ] {
+            assert_eq!(key.redact(format!("<{echo}>")), "<(redacted)>", "{echo}");
+        }
     }
 }

@@ -4,10 +4,14 @@
 //! dropped, a line becomes text only when it is whole, so no character is ever cut; bytes that are not UTF-8 become
 //! `U+FFFD`. One line holds as many bytes of memory as it is allowed, [`LINE_BYTES_MAX`] everywhere but in tests.
 
+use std::borrow::Cow;
+
+use memchr::memchr2;
+
 /// Ollama's own limit for one line is 8 MB; nothing a server says has a right to more of our memory.
 pub(super) const LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-const BYTE_ORDER_MARK: char = '\u{feff}';
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// A line was longer than it is allowed to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,20 +38,31 @@ impl Lines {
         }
     }
 
-    /// Adds the lines that end in `bytes` to `lines`.
+    /// Tells `each` line that ends in `bytes`. A line that lies whole in them is not copied.
     ///
     /// # Errors
-    /// [`TooLong`]; the lines before the long one have been added.
-    pub(super) fn feed(&mut self, bytes: &[u8], lines: &mut Vec<String>) -> Result<(), TooLong> {
+    /// [`TooLong`], or what `each` returned; the lines before have been told.
+    pub(super) fn feed(
+        &mut self,
+        bytes: &[u8],
+        mut each: impl FnMut(&str) -> Result<(), TooLong>,
+    ) -> Result<(), TooLong> {
         let mut rest = bytes;
         if self.after_cr && !rest.is_empty() {
             self.after_cr = false;
             rest = rest.strip_prefix(b"\n").unwrap_or(rest);
         }
-        while let Some(end) = rest.iter().position(|b| matches!(b, b'\n' | b'\r')) {
+        while let Some(end) = memchr2(b'\n', b'\r', rest) {
             let (line, ended) = rest.split_at(end);
-            self.keep(line)?;
-            lines.push(self.take());
+            if self.partial.is_empty() {
+                if line.len() > self.line_bytes_max {
+                    return Err(TooLong);
+                }
+                each(self.text(line).as_ref())?;
+            } else {
+                self.keep(line)?;
+                each(&self.take())?;
+            }
             rest = match ended {
                 [b'\r', b'\n', after @ ..] => after,
                 [b'\r'] => {
@@ -80,14 +95,17 @@ impl Lines {
 
     fn take(&mut self) -> String {
         let bytes = std::mem::take(&mut self.partial);
-        let mut line = match String::from_utf8(bytes) {
-            Ok(line) => line,
-            Err(broken) => String::from_utf8_lossy(broken.as_bytes()).into_owned(),
+        self.text(&bytes).into_owned()
+    }
+
+    /// A whole line as text.
+    fn text<'a>(&mut self, line: &'a [u8]) -> Cow<'a, str> {
+        let line = if std::mem::replace(&mut self.begun, true) {
+            line
+        } else {
+            line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line)
         };
-        if !std::mem::replace(&mut self.begun, true) && line.starts_with(BYTE_ORDER_MARK) {
-            line.remove(0);
-        }
-        line
+        String::from_utf8_lossy(line)
     }
 }
 
@@ -98,7 +116,12 @@ mod tests {
     fn cut(pieces: &[&[u8]]) -> (Vec<String>, Option<String>) {
         let (mut codec, mut lines) = (Lines::new(LINE_BYTES_MAX), Vec::new());
         for piece in pieces {
-            codec.feed(piece, &mut lines).unwrap();
+            codec
+                .feed(piece, |line| {
+                    lines.push(line.to_owned());
+                    Ok(())
+                })
+                .unwrap();
         }
         (lines, codec.finish())
     }
@@ -127,10 +150,19 @@ mod tests {
     #[test]
     fn a_line_over_the_limit_is_refused_and_the_lines_before_it_are_kept() {
         let (mut codec, mut lines) = (Lines::new(64), Vec::new());
-        assert_eq!(codec.feed(b"one\n", &mut lines), Ok(()));
+        let mut feed = |bytes: &[u8]| {
+            codec.feed(bytes, |line| {
+                lines.push(line.to_owned());
+                Ok(())
+            })
+        };
+        assert_eq!(feed(b"one\n"), Ok(()));
         let block = [b'x'; 64];
-        assert_eq!(codec.feed(&block, &mut lines), Ok(()));
-        assert_eq!(codec.feed(b"x", &mut lines), Err(TooLong));
-        assert_eq!(lines, vec!["one"]);
+        assert_eq!(feed(&block), Ok(()));
+        assert_eq!(feed(b"\n"), Ok(()));
+        assert_eq!(feed([&block[..], b"x\n"].concat().as_slice()), Err(TooLong));
+        assert_eq!(feed(&block), Ok(()));
+        assert_eq!(feed(b"x"), Err(TooLong));
+        assert_eq!(lines, vec!["one".to_owned(), "x".repeat(64)]);
     }
 }

@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use protocol::{Dialect, Failure, FailureCode, Model, ModelAction, Provider, Timestamp};
+use protocol::{
+    Dialect, Failure, FailureCode, Model, ModelAction, Provider, Timestamp, is_same_model_name,
+};
 use reqwest::{Url, header::SERVER};
 use serde_json::{Value, json};
 
@@ -41,6 +43,8 @@ pub(super) async fn list(
         Dialect::Ollama => ollama(dialer, base, peer, LIST_WAIT).await,
         Dialect::OpenAiChat => openai(dialer, base, peer, LIST_WAIT).await,
         Dialect::Anthropic => anthropic(dialer, base, peer, LIST_WAIT).await,
+        // Its models are files, and the gateway has looked at them before anybody is dialled.
+        Dialect::Local => Err(Refusal::of(failure::no_address(base))),
     };
     offer
         .map(|offer| offer.models)
@@ -58,14 +62,14 @@ pub(super) async fn one(
     let listed = list(dialer, provider.dialect, base, peer).await?;
     let found = listed.into_iter().find(|model| model.name == name);
     match provider.dialect {
-        Dialect::OpenAiChat | Dialect::Anthropic => found.ok_or_else(|| {
+        Dialect::OpenAiChat | Dialect::Anthropic | Dialect::Local => found.ok_or_else(|| {
             Failure::new(
                 FailureCode::ModelNotFound,
                 format!("{} does not list a model {name}.", peer.place()),
             )
         }),
         Dialect::Ollama => {
-            let mut model = found.unwrap_or_else(|| named(name));
+            let mut model = found.unwrap_or_else(|| Model::named(name));
             look(dialer, provider, name, peer).await?.add_to(&mut model);
             Ok(model)
         }
@@ -84,6 +88,11 @@ pub(crate) struct Look {
 }
 
 impl Look {
+    /// Whether the model sees images, where the server tells what it can do.
+    pub(super) fn sees_images(&self) -> Option<bool> {
+        protocol::sees_images(&self.capabilities)
+    }
+
     /// Adds it to what a list said.
     pub(crate) fn add_to(&self, model: &mut Model) {
         if !self.capabilities.is_empty() {
@@ -171,7 +180,7 @@ pub(super) async fn is_loading(
             Some(!running.iter().any(|entry| is_named(entry, name)))
         }
         // They have their models ready, or do not tell.
-        Dialect::Anthropic => None,
+        Dialect::Anthropic | Dialect::Local => None,
         Dialect::OpenAiChat => {
             let offer = openai(dialer, &provider.base_url, peer, GLANCE_WAIT).await;
             match offer {
@@ -339,24 +348,9 @@ fn another_kind(document: &Document, peer: &Peer) -> Refusal {
     failure::faulty(peer, &Fault::Unreadable(unreadable)).into()
 }
 
-fn named(name: &str) -> Model {
-    Model {
-        name: name.to_owned(),
-        loaded: None,
-        memory_bytes: None,
-        vram_bytes: None,
-        expires_at: None,
-        size_bytes: None,
-        context_tokens: None,
-        parameters: None,
-        quantization: None,
-        capabilities: Vec::new(),
-    }
-}
-
 /// An entry of `/api/tags`.
 fn tagged(entry: &Value) -> Option<Model> {
-    let mut model = named(text(entry, "name").or_else(|| text(entry, "model"))?);
+    let mut model = Model::named(text(entry, "name").or_else(|| text(entry, "model"))?);
     let details = entry.get("details").unwrap_or(&Value::Null);
     // Stubs of cloud models have no size here.
     model.size_bytes = whole(entry.get("size")).filter(|bytes| *bytes > 0);
@@ -369,7 +363,7 @@ fn tagged(entry: &Value) -> Option<Model> {
 
 /// An entry of `/v1/models`.
 fn offered(entry: &Value) -> Option<Model> {
-    let mut model = named(text(entry, "id")?);
+    let mut model = Model::named(text(entry, "id")?);
     let meta = entry.get("meta").unwrap_or(&Value::Null);
     let state = entry.get("status").and_then(|status| text(status, "value"));
     model.loaded = match state.or_else(|| text(entry, "state")) {
@@ -483,17 +477,7 @@ fn moment(text: &str) -> Option<Timestamp> {
     if !in_range || !(0.0..=61.0).contains(&seconds) {
         return None;
     }
-    // Days since 1970 of the civil calendar, counted from March on, so that the leap day is the last of a year.
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100
-        + day_of_year
-        - 719_468;
+    let days = Timestamp::days_of_civil(year, month, day);
     let minutes = (days * 24 + hours) * 60 + minutes - offset_minutes;
     // Servers say the year 2318 where they mean for ever.
     Some(Timestamp::from_millis(
@@ -510,19 +494,10 @@ fn trained_context(shown: &Value) -> Option<u64> {
 
 /// Ollama compares names without case, and a missing tag is `latest`.
 fn is_named(entry: &Value, name: &str) -> bool {
-    let full = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        let last = name.rsplit('/').next().unwrap_or_default();
-        if last.contains(':') {
-            name
-        } else {
-            name + ":latest"
-        }
-    };
     ["name", "model"]
         .iter()
         .filter_map(|field| text(entry, field))
-        .any(|listed| full(listed) == full(name))
+        .any(|listed| is_same_model_name(Dialect::Ollama, listed, name))
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {

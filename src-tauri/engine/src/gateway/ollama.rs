@@ -11,9 +11,11 @@ use super::{
     Message, ModelEvent, ModelRequest,
     answer::{Answer, Verdict, Wants, whole},
     fault::{Fault, Kind, Said, Unreadable},
+    halves::{Halves, Read},
     json,
     lines::{LINE_BYTES_MAX, Lines},
     openai::words,
+    plain::{self, Reading},
     thoughts::Source,
 };
 
@@ -24,7 +26,8 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// The body of a chat request.
 pub(super) fn encode(request: &ModelRequest) -> Value {
-    let messages: Vec<Value> = request.messages.iter().filter_map(message).collect();
+    let said = |said| message(request, said);
+    let messages: Vec<Value> = request.messages.iter().filter_map(said).collect();
     let mut body = Map::new();
     body.insert("model".into(), request.model.clone().into());
     body.insert("messages".into(), messages.into());
@@ -84,10 +87,18 @@ fn keep_alive(time: &str) -> Value {
         .map_or_else(|_| time.into(), Value::from)
 }
 
-fn message(message: &Message) -> Option<Value> {
+fn message(request: &ModelRequest, message: &Message) -> Option<Value> {
     Some(match message {
         Message::System { text } => json!({ "role": "system", "content": text }),
-        Message::User { text } => json!({ "role": "user", "content": text }),
+        Message::User { text, images } => {
+            let (shown, text) = request.shown(text, images);
+            let mut said = json!({ "role": "user", "content": text });
+            if let (false, Some(fields)) = (shown.is_empty(), said.as_object_mut()) {
+                let shown: Vec<Value> = shown.into_iter().map(|(_, bytes)| bytes.into()).collect();
+                fields.insert("images".into(), shown.into());
+            }
+            said
+        }
         Message::Assistant { text, calls, .. } => {
             if text.is_empty() && calls.is_empty() {
                 return None;
@@ -133,35 +144,47 @@ pub(super) fn object(arguments: &str) -> Value {
 /// Reads the answer to a chat request.
 pub(super) struct Decoder {
     lines: Lines,
+    told: Told,
+}
+
+/// What it told so far.
+struct Told {
+    reading: Reading,
     answer: Answer,
     /// What came is no answer; its kind and length are for the reader.
     unreadable: Option<Unreadable>,
+    halves: Halves,
 }
 
 impl Decoder {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(reading: Reading) -> Self {
         Self {
             lines: Lines::new(LINE_BYTES_MAX),
-            answer: Answer::new(),
-            unreadable: None,
+            told: Told {
+                reading,
+                answer: Answer::new(),
+                unreadable: None,
+                halves: Halves::default(),
+            },
         }
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<ModelEvent> {
-        let (mut lines, mut out) = (Vec::new(), Vec::new());
-        let fed = self.lines.feed(bytes, &mut lines);
-        for line in lines {
-            self.line(&line, &mut out);
-        }
+        let Self { lines, told } = self;
+        let mut out = Vec::new();
+        let fed = lines.feed(bytes, |line| {
+            told.line(line, &mut out);
+            Ok(())
+        });
         if fed.is_err() {
-            self.answer.fail(Fault::TooLong);
+            told.answer.fail(Fault::TooLong);
         }
         out
     }
 
     pub(super) fn wants(&self) -> Wants {
-        match &self.unreadable {
-            _ if self.answer.is_over() => Wants::Nothing,
+        match &self.told.unreadable {
+            _ if self.told.answer.is_over() => Wants::Nothing,
             Some(unreadable) if unreadable.bytes > PAGE_BYTES_MAX => Wants::Nothing,
             Some(_) => Wants::Rest,
             None => Wants::More,
@@ -169,12 +192,18 @@ impl Decoder {
     }
 
     pub(super) fn began(&self) -> bool {
-        self.answer.began()
+        self.told.answer.began()
     }
 
     pub(super) fn finish(mut self) -> Verdict {
+        self.told.finish(self.lines.finish())
+    }
+}
+
+impl Told {
+    fn finish(mut self, tail: Option<String>) -> Verdict {
         let mut events = Vec::new();
-        if let Some(tail) = self.lines.finish() {
+        if let Some(tail) = tail {
             // A line without its end may be cut: what cannot be read of it is missing, not wrong.
             let cut = self.unreadable.is_none()
                 && tail.trim_start().starts_with('{')
@@ -183,6 +212,7 @@ impl Decoder {
                 self.line(&tail, &mut events);
             }
         }
+        self.give_up_halves(&mut events);
         if let Some(mut unreadable) = self.unreadable.take() {
             unreadable.kind = Kind::of(&unreadable.excerpt);
             match json::read(&unreadable.excerpt) {
@@ -206,9 +236,39 @@ impl Decoder {
             unreadable.add(line);
             return;
         }
-        match json::read(line) {
-            Ok(frame @ Value::Object(_)) => self.frame(&frame, out),
-            Ok(_) | Err(_) => self.unreadable = Some(Unreadable::new(line)),
+        if self.reading == Reading::Quick
+            && !self.halves.wait()
+            && let Some(word) = plain::ollama(line)
+        {
+            self.answer.reasoning(Source::Thinking, &word.thinking, out);
+            self.answer.content(&word.content, out);
+            return;
+        }
+        let event = match self.halves.read(line) {
+            Ok(Read { before, event }) => {
+                self.frames(&before, out);
+                event
+            }
+            Err(_) => Value::Null,
+        };
+        match event {
+            frame @ Value::Object(_) => self.frame(&frame, out),
+            _ => {
+                self.give_up_halves(out);
+                self.unreadable = Some(Unreadable::new(line));
+            }
+        }
+    }
+
+    /// Whatever comes now, it is not the other half of anything.
+    fn give_up_halves(&mut self, out: &mut Vec<ModelEvent>) {
+        let alone = self.halves.give_up();
+        self.frames(&alone, out);
+    }
+
+    fn frames(&mut self, frames: &[Value], out: &mut Vec<ModelEvent>) {
+        for frame in frames {
+            self.frame(frame, out);
         }
     }
 
@@ -218,8 +278,11 @@ impl Decoder {
             return;
         }
         if let Some(message) = frame.get("message") {
+            // The second name is that of servers that only nearly speak Ollama.
+            let thought = [message.get("thinking"), message.get("reasoning")].map(words);
+            let thought = thought.iter().find(|thought| !thought.is_empty());
             self.answer
-                .reasoning(Source::Thinking, &words(message.get("thinking")), out);
+                .reasoning(Source::Thinking, thought.map_or("", String::as_str), out);
             self.answer.content(&words(message.get("content")), out);
             if let Some(calls) = message.get("tool_calls").and_then(Value::as_array) {
                 for call in calls {
@@ -231,12 +294,15 @@ impl Decoder {
         }
         if frame.get("done").and_then(Value::as_bool) == Some(true) {
             self.measure(frame);
-            let finish = match frame.get("done_reason").and_then(Value::as_str) {
+            let reason = frame.get("done_reason").and_then(Value::as_str);
+            if let Some(said) = reason.and_then(Said::given_up) {
+                return self.answer.fail(Fault::Said(said));
+            }
+            self.answer.end(match reason {
                 Some("stop") => FinishReason::Stop,
                 Some("length") => FinishReason::Length,
                 Some(_) | None => FinishReason::Unknown,
-            };
-            self.answer.end(finish);
+            });
         }
     }
 

@@ -13,6 +13,7 @@ use super::{
     answer::{Answer, Verdict, whole},
     calls::Restated,
     fault::{Fault, Said},
+    plain::{self, Reading},
     stream::{After, Speech, Stream},
     thoughts::Source,
 };
@@ -26,7 +27,8 @@ pub(super) enum AskUsage {
 
 /// The body of a chat request.
 pub(super) fn encode(request: &ModelRequest, usage: AskUsage) -> Value {
-    let messages: Vec<Value> = request.messages.iter().filter_map(message).collect();
+    let said = |said| message(request, said);
+    let messages: Vec<Value> = request.messages.iter().filter_map(said).collect();
     let mut body = Map::new();
     body.insert("model".into(), request.model.clone().into());
     body.insert("messages".into(), messages.into());
@@ -100,10 +102,23 @@ pub(super) fn tools(tools: &[ToolSpec]) -> Value {
         .collect()
 }
 
-fn message(message: &Message) -> Option<Value> {
+fn message(request: &ModelRequest, message: &Message) -> Option<Value> {
     Some(match message {
         Message::System { text } => json!({ "role": "system", "content": text }),
-        Message::User { text } => json!({ "role": "user", "content": text }),
+        Message::User { text, images } => {
+            let (shown, text) = request.shown(text, images);
+            if shown.is_empty() {
+                return Some(json!({ "role": "user", "content": text }));
+            }
+            let shown = shown.into_iter().map(|(image, bytes)| {
+                let url = format!("data:{};base64,{bytes}", image.media_type.name());
+                json!({ "type": "image_url", "image_url": { "url": url } })
+            });
+            // An empty part is refused by some servers.
+            let text = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
+            let parts: Vec<Value> = shown.chain(text).collect();
+            json!({ "role": "user", "content": parts })
+        }
         Message::Assistant { text, calls, .. } if calls.is_empty() => {
             if text.is_empty() {
                 return None;
@@ -155,11 +170,12 @@ struct Heard {
 }
 
 impl Stream<Chat> {
-    pub(super) fn new() -> Self {
-        Self::of(Chat {
+    pub(super) fn new(reading: Reading) -> Self {
+        let chat = Chat {
             answer: Answer::new(),
             heard: Heard::default(),
-        })
+        };
+        Self::of(chat, reading)
     }
 }
 
@@ -182,6 +198,29 @@ impl Speech for Chat {
 
     fn is_whole(document: &Value) -> bool {
         document.get("choices").is_some_and(Value::is_array)
+    }
+
+    fn word(&mut self, text: &str, out: &mut Vec<ModelEvent>) -> bool {
+        let Some(word) = plain::openai(text) else {
+            return false;
+        };
+        let thoughts = [
+            (Source::ReasoningContent, word.reasoning_content),
+            (Source::Reasoning, word.reasoning),
+        ];
+        if word.content.is_empty() && thoughts.iter().all(|(_, thought)| thought.is_empty()) {
+            return true;
+        }
+        self.heard.deltas = self.heard.deltas.saturating_add(1);
+        if self.answer.is_over() && !self.answer.began() {
+            self.answer.reopen();
+        }
+        self.answer.resume();
+        for (source, thought) in &thoughts {
+            self.answer.reasoning(*source, thought, out);
+        }
+        self.content(&word.content, out);
+        true
     }
 
     fn chunk(&mut self, chunk: &Value, out: &mut Vec<ModelEvent>) -> After {
@@ -247,10 +286,10 @@ impl Chat {
         }
         match ends {
             None => {}
-            Some("error" | "abort" | "aborted" | "cancelled") => self.answer.fail(Fault::Said(
-                Said::words("the server gave the answer up without saying why"),
-            )),
-            Some(reason) => self.answer.end(finish(reason)),
+            Some(reason) => match Said::given_up(reason) {
+                Some(said) => self.answer.fail(Fault::Said(said)),
+                None => self.answer.end(finish(reason)),
+            },
         }
     }
 
@@ -280,6 +319,7 @@ impl Chat {
         if self.answer.is_over() && (ends.is_some() || !self.answer.began()) {
             self.answer.reopen();
         }
+        self.answer.resume();
         let Saying {
             thoughts,
             content,
@@ -288,12 +328,16 @@ impl Chat {
         for (source, thought) in thoughts {
             self.answer.reasoning(source, &thought, out);
         }
-        if !content.is_empty() && !self.answer.is_over() {
-            self.heard.pieces = self.heard.pieces.saturating_add(1);
-            self.heard.content.push_str(&content);
-            self.answer.content(&content, out);
-        }
+        self.content(&content, out);
         self.answer.calls(&calls, out);
+    }
+
+    fn content(&mut self, content: &str, out: &mut Vec<ModelEvent>) {
+        if !content.is_empty() && !self.answer.is_shut() {
+            self.heard.pieces = self.heard.pieces.saturating_add(1);
+            self.heard.content.push_str(content);
+            self.answer.content(content, out);
+        }
     }
 
     /// Whether the chunk tells the usage.
@@ -328,6 +372,15 @@ impl Chat {
 }
 
 /// What a delta or a message says.
+/// Rarer names of a thought. No server has two of them.
+pub(super) const OTHER_THOUGHTS: [&str; 5] = [
+    "thinking",
+    "thinking_content",
+    "reasoning_text",
+    "thought",
+    "thoughts",
+];
+
 #[derive(Default)]
 struct Saying {
     thoughts: Vec<(Source, String)>,
@@ -341,11 +394,19 @@ impl Saying {
         for (source, name) in [
             (Source::ReasoningContent, "reasoning_content"),
             (Source::Reasoning, "reasoning"),
-            (Source::Thinking, "thinking"),
             (Source::Details, "reasoning_details"),
         ] {
             said.think(source, words(delta.get(name)));
         }
+        let mut others = OTHER_THOUGHTS
+            .into_iter()
+            .map(|name| words(delta.get(name)));
+        said.think(
+            Source::Thinking,
+            others
+                .find(|thought| !thought.is_empty())
+                .unwrap_or_default(),
+        );
         let mut thought = String::new();
         match delta.get("content") {
             Some(Value::Array(parts)) => {

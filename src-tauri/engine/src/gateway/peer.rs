@@ -64,8 +64,23 @@ impl Peer {
         }
     }
 
+    /// A model's own process.
+    pub(super) fn here(provider: &Provider, model: &str) -> Self {
+        Self {
+            name: provider.name.clone(),
+            address: String::new(),
+            distance: Distance::ThisMachine,
+            dialect: Some(provider.dialect),
+            model: Some(model.to_owned()),
+            access: Access::default(),
+        }
+    }
+
     /// "‹name› at ‹address›".
     pub(super) fn place(&self) -> String {
+        if self.dialect == Some(Dialect::Local) {
+            return "this computer".to_owned();
+        }
         format!("{} at {}", self.name, self.address)
     }
 

@@ -152,7 +152,7 @@ fn rounds(place: &Place, believed: Option<Dialect>) -> [Vec<(Dialect, &String)>;
     let mut first = vec![(Dialect::Ollama, &place.ollama)];
     let (likely, left) = match believed {
         Some(Dialect::Anthropic) => (Dialect::Anthropic, Dialect::OpenAiChat),
-        Some(Dialect::Ollama | Dialect::OpenAiChat) | None => {
+        Some(Dialect::Ollama | Dialect::OpenAiChat | Dialect::Local) | None => {
             (Dialect::OpenAiChat, Dialect::Anthropic)
         }
     };
@@ -220,6 +220,7 @@ pub(super) async fn ask(
             peer.dialect = Some(dialect);
             models::anthropic(dialer, base, &peer, limit).await
         }
+        Dialect::Local => Err(Refusal::of(failure::no_address(base))),
     }
 }
 
@@ -248,6 +249,7 @@ fn telling(failure: &Failure) -> u8 {
         | FailureCode::RateLimited
         | FailureCode::QuotaExceeded
         | FailureCode::BadRequest
+        | FailureCode::CannotSeeImages
         | FailureCode::ContextOverflow
         | FailureCode::ProviderError
         | FailureCode::AllCandidatesFailed

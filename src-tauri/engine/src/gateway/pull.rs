@@ -65,7 +65,7 @@ pub(super) async fn run(
     let body = json!({ "model": model, "stream": true });
     let posted = dialer.post(&url, &peer, body.to_string().into_bytes());
     let (request, connected) = posted.map_err(|error| error.failure)?;
-    let request = authorised(request, &peer).map_err(|error| error.failure)?;
+    let request = authorised(request, &peer, harness).map_err(|error| error.failure)?;
     let mut sending = Box::pin(request.send());
     let mut late = dialer.clock.sleep(limits.connect);
     // A connection that stands is waited for longer than one that does not come about.
@@ -135,11 +135,13 @@ impl Pull {
     }
 
     fn feed(&mut self, bytes: &[u8]) {
-        let mut lines = Vec::new();
-        let fed = self.lines.feed(bytes, &mut lines);
-        for line in lines {
-            self.line(&line);
-        }
+        let none = Lines::new(LINE_BYTES_MAX);
+        let mut lines = std::mem::replace(&mut self.lines, none);
+        let fed = lines.feed(bytes, |line| {
+            self.line(line);
+            Ok(())
+        });
+        self.lines = lines;
         if fed.is_err() {
             self.end.get_or_insert(Err(Fault::TooLong));
         }

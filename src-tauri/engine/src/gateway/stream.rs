@@ -12,7 +12,9 @@ use super::{
     answer::{Answer, Verdict, Wants},
     body::{Body, Enough, Rest, Stray},
     fault::{Fault, Said, Unreadable},
+    halves::{Halves, Read},
     json,
+    plain::Reading,
     sse::Frame,
 };
 
@@ -23,6 +25,10 @@ pub(super) trait Speech {
 
     /// The same, to say something of it.
     fn answer_mut(&mut self) -> &mut Answer;
+
+    /// A piece of text and nothing else, where the event is one that says no more: told like [`Speech::chunk`] would.
+    /// False if it is another, of which nothing was told.
+    fn word(&mut self, text: &str, out: &mut Vec<ModelEvent>) -> bool;
 
     /// One event. It is no error.
     fn chunk(&mut self, chunk: &Value, out: &mut Vec<ModelEvent>) -> After;
@@ -50,12 +56,19 @@ pub(super) enum After {
 /// A stream that is being read.
 pub(super) struct Stream<S> {
     body: Body,
+    told: Told<S>,
+}
+
+/// What it told so far.
+struct Told<S> {
+    reading: Reading,
     speech: S,
     /// A proper event came.
     framed: bool,
     /// All is said: there is nothing more to wait for.
     done: bool,
     stray: Stray,
+    halves: Halves,
 }
 
 /// Whether a frame came with its end.
@@ -66,31 +79,33 @@ enum Whole {
 }
 
 impl<S: Speech> Stream<S> {
-    pub(super) fn of(speech: S) -> Self {
+    pub(super) fn of(speech: S, reading: Reading) -> Self {
         Self {
-            body: Body::new(),
-            speech,
-            framed: false,
-            done: false,
-            stray: Stray::default(),
+            body: Body::new(reading),
+            told: Told {
+                reading,
+                speech,
+                framed: false,
+                done: false,
+                stray: Stray::default(),
+                halves: Halves::default(),
+            },
         }
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<ModelEvent> {
-        let (mut frames, mut out) = (Vec::new(), Vec::new());
-        let fed = self.body.feed(bytes, &mut frames);
-        for frame in frames {
-            self.frame(frame, Whole::Surely, &mut out);
-        }
+        let Self { body, told } = self;
+        let mut out = Vec::new();
+        let fed = body.feed(bytes, |frame| told.frame(frame, Whole::Surely, &mut out));
         if fed.is_err() {
-            self.fail(Fault::TooLong);
+            told.fail(Fault::TooLong);
         }
         out
     }
 
     pub(super) fn wants(&self) -> Wants {
-        let answer = self.speech.answer();
-        if self.done || answer.has_fault() {
+        let answer = self.told.speech.answer();
+        if self.told.done || answer.has_fault() {
             return Wants::Nothing;
         }
         match self.body.is_page() {
@@ -103,22 +118,29 @@ impl<S: Speech> Stream<S> {
     }
 
     pub(super) fn began(&self) -> bool {
-        self.speech.answer().began()
+        self.told.speech.answer().began()
     }
 
     pub(super) fn finish(mut self) -> Verdict {
         let mut events = Vec::new();
+        let told = &mut self.told;
         match self.body.finish() {
             Rest::Nothing => {}
-            Rest::Page(fault) => self.fail(fault),
-            Rest::Document(document) => self.document(&document, &mut events),
+            Rest::Page(fault) => told.fail(fault),
+            Rest::Document(document) => told.document(&document, &mut events),
             Rest::Frames(frames) => {
-                for frame in frames {
-                    self.frame(frame, Whole::Perhaps, &mut events);
-                }
+                frames.finish(|frame| told.frame(frame, Whole::Perhaps, &mut events));
             }
         }
-        match self.stray.verdict(self.framed) {
+        self.told.finish(events)
+    }
+}
+
+impl<S: Speech> Told<S> {
+    fn finish(mut self, mut events: Vec<ModelEvent>) -> Verdict {
+        self.give_up_halves(&mut events);
+        let ended = self.speech.answer().is_over() && !self.speech.answer().has_fault();
+        match self.stray.verdict(self.framed, ended) {
             // A frame that lost its head, or a proxy's words: what they stand for is missing from the answer.
             Some((fault, true)) => self.speech.answer_mut().spoil(fault),
             Some((fault, false)) => self.fail(fault),
@@ -138,16 +160,16 @@ impl<S: Speech> Stream<S> {
         self.speech.answer_mut().fail(fault);
     }
 
-    fn frame(&mut self, frame: Frame, whole: Whole, out: &mut Vec<ModelEvent>) {
+    fn frame(&mut self, frame: Frame<'_>, whole: Whole, out: &mut Vec<ModelEvent>) {
         if self.done || self.speech.answer().has_fault() {
             return;
         }
         match frame {
-            Frame::Data { event, data } => self.data(&event, &data, whole, out),
+            Frame::Data { event, data } => self.data(event, data, whole, out),
             Frame::Stray(line) => {
                 // llama.cpp's older way to report an error, and servers that leave `data:` out.
-                let text = line.strip_prefix("error:").unwrap_or(&line);
-                match json::read(text) {
+                let text = line.strip_prefix("error:").unwrap_or(line);
+                match self.read(text, out) {
                     Ok(chunk @ Value::Object(_)) if text.len() == line.len() => {
                         self.chunk(&chunk, out);
                     }
@@ -156,8 +178,9 @@ impl<S: Speech> Stream<S> {
                         self.fail(Fault::Said(said.unwrap_or_default()));
                     }
                     Ok(_) | Err(_) => {
+                        self.give_up_halves(out);
                         let over = self.speech.answer().is_over();
-                        self.stray.keep(&line, over);
+                        self.stray.keep(line, over);
                     }
                 }
             }
@@ -170,11 +193,17 @@ impl<S: Speech> Stream<S> {
             return;
         }
         if text == "[DONE]" {
+            self.give_up_halves(out);
             self.speech.answer_mut().end(FinishReason::Unknown);
             self.done = true;
             return;
         }
-        if let Ok(chunk) = json::read(text) {
+        let is_quick = self.reading == Reading::Quick && event != "error" && !self.halves.wait();
+        if is_quick && self.speech.word(text, out) {
+            self.framed = true;
+            return;
+        }
+        if let Ok(chunk) = self.read(text, out) {
             if event == "error" && Said::read(&chunk).is_none() {
                 let said = Said::read(&json!({ "error": chunk }));
                 self.fail(Fault::Said(said.unwrap_or_default()));
@@ -184,6 +213,7 @@ impl<S: Speech> Stream<S> {
             return;
         }
         if event == "error" {
+            self.give_up_halves(out);
             self.fail(Fault::Said(Said::words(text)));
             return;
         }
@@ -196,6 +226,7 @@ impl<S: Speech> Stream<S> {
             }
             return;
         }
+        self.give_up_halves(out);
         if !self.stray.text().is_empty()
             && let Ok(chunk) = json::read(&format!("{text}\n{}", self.stray.text()))
         {
@@ -209,6 +240,22 @@ impl<S: Speech> Stream<S> {
             }
             // What cannot be read of the last frame is missing, not wrong.
             Whole::Surely | Whole::Perhaps => {}
+        }
+    }
+
+    /// Reads an event; what is known of the ones before it by now is told.
+    fn read(&mut self, text: &str, out: &mut Vec<ModelEvent>) -> Result<Value, serde_json::Error> {
+        let Read { before, event } = self.halves.read(text)?;
+        for alone in before {
+            self.speech.chunk(&alone, out);
+        }
+        Ok(event)
+    }
+
+    /// Whatever comes now, it is not the other half of anything.
+    fn give_up_halves(&mut self, out: &mut Vec<ModelEvent>) {
+        for alone in self.halves.give_up() {
+            self.speech.chunk(&alone, out);
         }
     }
 

@@ -1,17 +1,39 @@
-//! Reasoning written into the answer's own text: `<think>…</think>` and `<thinking>…</thinking>`.
+//! Reasoning written into the answer's own text: `<think>…</think>`, and the other tags that models are taught.
 //!
 //! Invariant: no text is lost. A tag counts only where it leads: at the start of the content, white space aside, or
 //! right after another reasoning block. `<think>` in mid-answer, in prose or in a code fence is text.
 //! A closing tag whose opening one stood in the server's template (`I should add…</think>4`) makes reasoning of all that
-//! came before it, also of what was shown as the answer; but only the first tag of a content without blocks, and not
-//! where code came before it: there somebody quotes it.
+//! came before it, also of what was shown as the answer; but only the first tag of a content without blocks, not where
+//! code came before it, and not in the middle of a sentence: there somebody speaks of it.
 //! Where the server also gives reasoning in a field of its own, a leading block counts only if it repeats that: then it
 //! is passed over. Any other tag is text there.
 
 use protocol::Part;
 
-const OPENING: [&str; 2] = ["<think>", "<thinking>"];
-const CLOSING: [&str; 2] = ["</think>", "</thinking>"];
+/// DeepSeek's and most others', then those of Gemma, Seed, Magistral, Kimi and older finetunes.
+const OPENING: [&str; 8] = [
+    "<think>",
+    "<thinking>",
+    "<thought>",
+    "<reasoning>",
+    "<seed:think>",
+    "[THINK]",
+    "◁think▷",
+    "<|begin_of_thought|>",
+];
+const CLOSING: [&str; 8] = [
+    "</think>",
+    "</thinking>",
+    "</thought>",
+    "</reasoning>",
+    "</seed:think>",
+    "[/THINK]",
+    "◁/think▷",
+    "<|end_of_thought|>",
+];
+
+/// What tags begin with.
+const SIGNS: [char; 3] = ['<', '[', '◁'];
 
 /// Splits content into answer and reasoning.
 #[derive(Debug)]
@@ -23,6 +45,8 @@ pub(super) struct Tags {
     separated: bool,
     /// All of the answer so far may turn out to be a block.
     unopened: bool,
+    /// The last character of an answer that may turn out to be a block.
+    last: Option<char>,
     /// A block ended whose beginning nobody saw: whatever tag comes now is somebody's words.
     over: bool,
 }
@@ -57,6 +81,7 @@ impl Tags {
             held: String::new(),
             separated: false,
             unopened: true,
+            last: None,
             over: false,
         }
     }
@@ -77,9 +102,17 @@ impl Tags {
 
     /// Adds what one delta of content says to `said`; `thought` is the reasoning so far.
     pub(super) fn feed(&mut self, delta: &str, thought: &str, said: &mut Vec<Said>) {
-        if self.place == Place::Answer && !self.unopened {
-            said.push(words(Part::Answer, delta));
-            return;
+        // What has no sign that a tag or a quoted one begins with is nothing but words, wherever it stands.
+        let plain = self.held.is_empty() && !delta.contains(SIGNS) && !delta.contains('`');
+        match self.place {
+            Place::Answer if plain || !self.unopened => {
+                self.last = delta.chars().next_back().or(self.last);
+                return said.push(words(Part::Answer, delta));
+            }
+            Place::Block if plain && !delta.is_empty() => {
+                return said.push(words(Part::Reasoning, delta));
+            }
+            Place::Lead | Place::AfterBlock | Place::Block | Place::Echo | Place::Answer => {}
         }
         let mut text = std::mem::take(&mut self.held);
         text.push_str(delta);
@@ -133,14 +166,22 @@ impl Tags {
             self.held = text;
             return String::new();
         }
-        if let (false, Some((at, tag))) = (self.over, find_any(&text, &CLOSING)) {
+        let may_close = !self.over && !self.separated;
+        if let (true, Some((at, tag))) = (may_close, find_any(&text, &CLOSING)) {
             let (before, rest) = text.split_at(at);
+            let after = rest.get(tag..).unwrap_or_default();
+            let last = before.chars().next_back();
+            if after.is_empty() && may_be_spoken_of(last) {
+                // What follows tells.
+                self.held = text;
+                return String::new();
+            }
             // A tag that somebody quotes stands in code.
-            if !before.contains('`') {
+            if !before.contains('`') && !is_spoken_of(last, after) {
                 said.push(words(Part::Reasoning, before));
                 self.place = Place::AfterBlock;
                 self.over = std::mem::take(&mut self.unopened);
-                return rest.get(tag..).unwrap_or_default().to_owned();
+                return after.to_owned();
             }
         }
         let answer = match self.place {
@@ -160,14 +201,24 @@ impl Tags {
         let code = text.find('`').unwrap_or(text.len());
         match find_any(text, &CLOSING).filter(|(at, _)| *at < code) {
             Some((at, tag)) => {
+                let (before, rest) = text.split_at(at);
+                let after = rest.get(tag..).unwrap_or_default();
+                let last = before.chars().next_back().or(self.last);
+                if after.is_empty() && may_be_spoken_of(last) {
+                    // What follows tells.
+                    self.answered(before, said);
+                    self.held = rest.to_owned();
+                    return String::new();
+                }
                 self.unopened = false;
+                if is_spoken_of(last, after) {
+                    return text.to_owned();
+                }
                 self.over = true;
                 self.place = Place::AfterBlock;
-                said.push(words(Part::Answer, text.get(..at).unwrap_or_default()));
+                said.push(words(Part::Answer, before));
                 said.push(Said::WasReasoning);
-                text.get(at.saturating_add(tag)..)
-                    .unwrap_or_default()
-                    .to_owned()
+                after.to_owned()
             }
             None if code < text.len() => {
                 self.unopened = false;
@@ -175,12 +226,17 @@ impl Tags {
             }
             None => {
                 let (certain, maybe) = text.split_at(before_cut_tag(text));
-                if !certain.is_empty() {
-                    said.push(words(Part::Answer, certain));
-                }
+                self.answered(certain, said);
                 self.held = maybe.to_owned();
                 String::new()
             }
+        }
+    }
+
+    fn answered(&mut self, text: &str, said: &mut Vec<Said>) {
+        if let Some(last) = text.chars().next_back() {
+            self.last = Some(last);
+            said.push(words(Part::Answer, text));
         }
     }
 
@@ -228,6 +284,27 @@ impl Tags {
     }
 }
 
+/// Whether the character before a tag leaves it open if somebody only speaks of it.
+fn may_be_spoken_of(before: Option<char>) -> bool {
+    before.is_some_and(|c| c == ' ' || c == '\t' || is_quote(c))
+}
+
+/// Whether a closing tag between these is one that somebody speaks of: in quotes, or among the words of a line.
+fn is_spoken_of(before: Option<char>, after: &str) -> bool {
+    match (before, after.chars().next()) {
+        (Some(one), Some(other)) if is_quote(one) => is_quote(other),
+        (Some(' ' | '\t'), Some(other)) => !other.is_control(),
+        _ => false,
+    }
+}
+
+fn is_quote(c: char) -> bool {
+    matches!(
+        c,
+        '"' | '\'' | '“' | '”' | '„' | '‘' | '’' | '«' | '»' | '(' | ')' | '*' | '`'
+    )
+}
+
 fn words(part: Part, text: &str) -> Said {
     Said::Words(part, text.to_owned())
 }
@@ -239,7 +316,7 @@ fn inside(text: &str) -> &str {
 
 /// Where a closing tag begins of which only the start is there; else the end.
 fn before_cut_tag(text: &str) -> usize {
-    text.rfind('<')
+    text.rfind(SIGNS)
         .filter(|at| begins_any(text.get(*at..).unwrap_or_default(), &CLOSING))
         .unwrap_or(text.len())
 }
@@ -263,7 +340,7 @@ fn begins_any(text: &str, tags: &[&str]) -> bool {
 
 /// Where the first of the tags begins, and how long it is.
 fn find_any(text: &str, tags: &[&str]) -> Option<(usize, usize)> {
-    text.match_indices('<').find_map(|(at, _)| {
+    text.match_indices(SIGNS).find_map(|(at, _)| {
         let rest = text.get(at..)?;
         let after = after_any(rest, tags)?;
         Some((at, rest.len().saturating_sub(after.len())))
@@ -299,6 +376,16 @@ mod tests {
             ("<think>never closed", "never closed", ""),
             ("<think>a</think>\n<think>b</think>c", "ab", "c"),
             ("<think></think>c", "", "c"),
+            ("<thought>x</thought>y", "x", "y"),
+            ("<seed:think>x</seed:think>y", "x", "y"),
+            ("[THINK]x[/THINK]y", "x", "y"),
+            ("◁think▷x◁/think▷y", "x", "y"),
+            ("<|begin_of_thought|>x<|end_of_thought|>y", "x", "y"),
+            (
+                "[link](there) and [THINK] in prose",
+                "",
+                "[link](there) and [THINK] in prose",
+            ),
             ("<think>a < b </thin", "a < b </thin", ""),
             ("</think>4", "", "4"),
             (" plain", "", " plain"),
@@ -337,6 +424,19 @@ mod tests {
             ("Use `</think>` to end", "", "Use `</think>` to end"),
             ("a < b </thin", "", "a < b </thin"),
             ("So.</think>", "So.", ""),
+            ("So. </think>\n4", "So. ", "4"),
+            ("So it is[/THINK]4", "So it is", "4"),
+            (
+                "They end thoughts with </think> and then answer.",
+                "",
+                "They end thoughts with </think> and then answer.",
+            ),
+            (
+                "Look for \"</think>\" there",
+                "",
+                "Look for \"</think>\" there",
+            ),
+            ("It is called </think>", "", "It is called </think>"),
         ] {
             let want = (reasoning.to_owned(), answer.to_owned());
             assert_eq!(split(&[text]), want, "whole: {text:?}");

@@ -2,26 +2,36 @@
 
 pub(super) mod cassette;
 
+mod images;
 mod requests;
 
 mod anthropic;
+mod plain;
 mod recorded;
 mod shapes;
 
 mod loopback;
+mod proxied;
 mod wire;
 
 pub(crate) use loopback::HandClock;
 
 use protocol::{Dialect, Part};
 
-use super::{ModelEvent, StepEnd, decoding::feed, fault::Fault};
+use super::{ModelEvent, StepEnd, decoder::Decoder, decoding::feed, fault::Fault, plain::Reading};
 
-/// All that a decoder makes of a body that arrives in these pieces.
+/// All that a decoder makes of a body that arrives in these pieces; and it makes no less of it the short way.
 fn decode<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
-    let mut events = Vec::new();
-    let end = feed(dialect, pieces, |event| events.push(event));
-    Decoded { events, end }
+    let pieces: Vec<&[u8]> = pieces.into_iter().collect();
+    let read = |reading| {
+        let mut events = Vec::new();
+        let decoder = Decoder::reading(dialect, reading);
+        let end = feed(decoder, pieces.iter().copied(), |event| events.push(event));
+        Decoded { events, end }
+    };
+    let (quick, whole) = (read(Reading::Quick), read(Reading::Whole));
+    assert_eq!(quick, whole, "without the short way");
+    quick
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -14,6 +14,8 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
+use transcript::words::visible;
+
 use super::certificate::Facts;
 
 /// What clients with different trust have in common.
@@ -219,9 +221,10 @@ fn shown(
     ShownCertificate {
         endpoint: host_words(name),
         sha256,
-        subject: facts.subject,
-        issuer: facts.issuer,
-        names: facts.names,
+        // Whoever made the certificate chose these words, and they stand where somebody decides whom to trust.
+        subject: visible(&facts.subject),
+        issuer: visible(&facts.issuer),
+        names: facts.names.iter().map(|name| visible(name)).collect(),
         not_before: facts.not_before,
         not_after: facts.not_after,
         faults,

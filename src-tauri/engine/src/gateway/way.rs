@@ -3,6 +3,7 @@
 //! Invariant: the system's proxy is for the internet only, never for this computer or the local network; a proxy that
 //! the user named for a server is for all of that server. What is trusted at one endpoint is trusted nowhere else.
 
+use hyper_util::client::proxy::matcher::Matcher;
 use protocol::{Connection, ProxyChoice, TrustedCertificate};
 use reqwest::Url;
 
@@ -44,6 +45,9 @@ impl Way {
         let through = match &self.proxy {
             ProxyChoice::Direct => Through::Nothing,
             ProxyChoice::Proxy { url } => Through::Proxy(url.clone()),
+            ProxyChoice::System if no_proxy().is_some_and(|listed| is_exempt(url, &listed)) => {
+                Through::Nothing
+            }
             ProxyChoice::System => match Distance::of(url) {
                 Distance::ThisMachine | Distance::LocalNetwork
                     if !mutated!(harness, LocalThroughProxy) =>
@@ -63,6 +67,63 @@ impl Way {
                 .filter(|trusted| trusted.endpoint == here || mutated!(harness, TrustAnywhere)),
         }
     }
+}
+
+impl Route {
+    /// The proxy on the way to an address, if there is one.
+    pub(super) fn proxy_before(&self, url: &Url) -> Option<Url> {
+        match &self.through {
+            Through::Nothing => None,
+            Through::SystemProxy => system_proxy(url),
+            Through::Proxy(proxy) => proxy.parse().ok(),
+        }
+    }
+}
+
+/// The proxy that the system names for an address, whether we use it or not.
+pub(super) fn system_proxy(url: &Url) -> Option<Url> {
+    if no_proxy().is_some_and(|listed| is_exempt(url, &listed)) {
+        return None;
+    }
+    let address = url.as_str().parse().ok()?;
+    let proxy = Matcher::from_system().intercept(&address)?;
+    proxy.uri().to_string().parse().ok()
+}
+
+fn no_proxy() -> Option<String> {
+    let mut names = ["NO_PROXY", "no_proxy"].into_iter();
+    names.find_map(|name| std::env::var(name).ok())
+}
+
+/// Whether a list of exemptions names an address in one of the two forms that the HTTP library does not know: with a
+/// port, and with a star before the first point. It knows the others.
+fn is_exempt(url: &Url, listed: &str) -> bool {
+    let host = url.host_str().unwrap_or_default().to_ascii_lowercase();
+    let port = url.port_or_known_default();
+    listed.split(',').any(|entry| {
+        let entry = entry.trim().to_ascii_lowercase();
+        let (name, wanted) = match entry.rsplit_once(':') {
+            // Anything else with two colons is an address of IPv6.
+            Some((name, digits)) if !name.contains(':') || name.ends_with(']') => {
+                match digits.parse::<u16>() {
+                    Ok(port) => (name, Some(port)),
+                    Err(_) => return false,
+                }
+            }
+            Some(_) | None => (entry.as_str(), None),
+        };
+        let starred = name.strip_prefix('*');
+        if starred.is_none() && wanted.is_none() {
+            return false;
+        }
+        let name = starred.unwrap_or(name);
+        let bare = name.trim_start_matches('.');
+        let is_below = host
+            .strip_suffix(bare)
+            .is_some_and(|sub| sub.ends_with('.'));
+        let is_host = name.is_empty() || host == bare || (!bare.is_empty() && is_below);
+        is_host && (wanted.is_none() || wanted == port)
+    })
 }
 
 /// Host and port, as a certificate is noted for them.
@@ -108,6 +169,41 @@ mod tests {
             Through::Proxy(proxy),
             "whoever names a proxy for a server means it"
         );
+    }
+
+    #[test]
+    fn an_exemption_may_name_a_port_or_begin_with_a_star() {
+        for (listed, url, is_exempt) in [
+            (
+                "api.example.com:8443",
+                "https://api.example.com:8443/v1",
+                true,
+            ),
+            ("api.example.com:8443", "https://api.example.com/v1", false),
+            ("api.example.com:443", "https://api.example.com/v1", true),
+            ("example.com:80, x", "http://API.example.com", true),
+            ("a.example.com:80", "http://ba.example.com", false),
+            ("203.0.113.7:8080", "http://203.0.113.7:8080", true),
+            ("203.0.113.7:8080", "http://203.0.113.7:8081", false),
+            ("[2001:db8::7]:8080", "http://[2001:db8::7]:8080", true),
+            ("*.example.com", "https://api.example.com", true),
+            ("*.example.com", "https://api.example.org", false),
+            ("*.example.com:8443", "https://api.example.com", false),
+            ("*:8443", "https://api.example.com:8443", true),
+            // These the library knows.
+            ("example.com", "https://example.com", false),
+            ("2001:db8::7", "http://[2001:db8::7]", false),
+            ("", "https://example.com", false),
+            (",,", "https://example.com", false),
+            ("example.com:port", "https://example.com", false),
+        ] {
+            let at = url.parse().unwrap();
+            assert_eq!(
+                super::is_exempt(&at, listed),
+                is_exempt,
+                "{listed:?}: {url}"
+            );
+        }
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub(super) fn follow(
             } = *usage;
             let zero = mutated!(harness, UnknownIsZero).then_some(0);
             db.prepare_cached(
-                "UPDATE attempts SET state = 'ended', ended_at = ?3, prompt_tokens = ?4, cached_tokens = ?5,
+                "UPDATE attempts SET state = ?10, ended_at = ?3, prompt_tokens = ?4, cached_tokens = ?5,
                     completion_tokens = ?6, decode_tokens = ?7, decode_ms = ?8, first_content_ms = ?9
                  WHERE stream = ?1 AND seq = (SELECT max(seq) FROM attempts
                     WHERE stream = ?1 AND turn = ?2 AND state IS NULL)",
@@ -118,12 +118,13 @@ pub(super) fn follow(
                 wrote.map(|(tokens, _)| whole(tokens)),
                 wrote.map(|(_, ms)| whole(ms)),
                 timings.first_content_ms.map(whole),
+                State::Ended.name(),
             ])
             .map(drop)
         }
         EventBody::AttemptFailed { failure, .. } => db
             .prepare_cached(
-                "UPDATE attempts SET state = 'failed', code = ?3, ended_at = ?4
+                "UPDATE attempts SET state = ?5, code = ?3, ended_at = ?4
                  WHERE stream = ?1 AND seq = (SELECT max(seq) FROM attempts
                     WHERE stream = ?1 AND turn = ?2 AND state IS NULL)",
             )?
@@ -131,7 +132,8 @@ pub(super) fn follow(
                 place.key,
                 turn,
                 format!("{:?}", failure.code),
-                place.at.millis()
+                place.at.millis(),
+                State::Failed.name(),
             ])
             .map(drop),
         // What still ran ends with its turn.
@@ -198,9 +200,9 @@ pub(super) fn make_whole(db: &mut Connection) -> rusqlite::Result<()> {
     transaction.execute(
         "INSERT OR IGNORE INTO attempts
             (stream, seq, turn, step, at, purpose, provider, provider_name, model, state)
-         SELECT stream, seq, coalesce(turn, 0), 0, at, 'Answer', zeroblob(16), '', '', 'interrupted'
+         SELECT stream, seq, coalesce(turn, 0), 0, at, ?1, zeroblob(16), '', '', ?2
          FROM events INDEXED BY requests WHERE kind = 'StepStarted'",
-        [],
+        [purpose_name(Purpose::Answer), State::Interrupted.name()],
     )?;
     transaction.commit()
 }
@@ -264,6 +266,7 @@ fn sums_of(row: &rusqlite::Row<'_>, at: Timestamp) -> rusqlite::Result<LedgerSum
         prompt_tokens: prompt.unwrap_or(0),
         prompt_known: u64::from(prompt.is_some()),
         cached_tokens: cached.unwrap_or(0),
+        cached_known: u64::from(cached.is_some()),
         completion_tokens: completion.unwrap_or(0),
         completion_known: u64::from(completion.is_some()),
         decode_tokens: number(10)?.unwrap_or(0),

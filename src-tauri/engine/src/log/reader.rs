@@ -6,8 +6,8 @@ use std::{
 };
 
 use protocol::{
-    Effect, Event, ItemBody, ItemId, Ledger, LibraryPage, LogId, OpId, Receipt, Seq, SessionId,
-    StreamId, Timestamp, ToolState, TurnId, TurnView,
+    Draft, Effect, Event, Image, ImageId, ItemBody, ItemId, Ledger, LibraryPage, LogId, OpId,
+    Receipt, Seq, SessionId, StreamId, Timestamp, ToolState, TurnId, TurnView,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use transcript::fold_turn;
 use super::{
     CommitError, Counts, Head, LogFaults, OpDigest, ReadError, Trouble, codec, damage,
     database::{self, OpenError},
-    ledger, shelf,
+    images, ledger, shelf,
     writer::{self, find_key},
 };
 
@@ -461,13 +461,34 @@ impl Snapshot<'_> {
     }
 
     /// What was typed and not sent; empty if nothing.
-    pub(crate) fn draft(&self, session: Option<SessionId>) -> Result<String, ReadError> {
-        let text: Option<String> = self
+    pub(crate) fn draft(&self, session: Option<SessionId>) -> Result<Draft, ReadError> {
+        let row: Option<(String, String)> = self
             .0
-            .prepare_cached("SELECT text FROM drafts WHERE session = ?1")?
-            .query_row([draft_key(session)], |r| codec::text(r, 0))
+            .prepare_cached(
+                "SELECT text, coalesce((SELECT images FROM draft_images WHERE session = ?1), '')
+                 FROM drafts WHERE session = ?1",
+            )?
+            .query_row([draft_key(session)], |r| {
+                Ok((codec::text(r, 0)?, codec::text(r, 1)?))
+            })
             .optional()?;
-        Ok(text.unwrap_or_default())
+        let (text, images) = row.unwrap_or_default();
+        Ok(Draft {
+            text,
+            // Empty for none, and what cannot be read is none: the text counts more.
+            images: serde_json::from_str(&images).unwrap_or_default(),
+        })
+    }
+
+    /// What is stored of these images, in their order; `None` for one that is not there.
+    pub(crate) fn known_images(&self, shown: &[Image]) -> Result<Vec<Option<Image>>, ReadError> {
+        let known = shown.iter().map(|image| images::known(self.0, image));
+        Ok(known.collect::<Result<_, _>>()?)
+    }
+
+    /// An image's bytes.
+    pub(crate) fn image(&self, image: ImageId) -> Result<images::Found, ReadError> {
+        Ok(images::read(self.0, image)?)
     }
 
     /// The library as of its last snapshot, if there is one that holds.

@@ -15,7 +15,8 @@ use std::{
 };
 
 use protocol::{
-    EventBody, LogId, OutcomeKind, Salvage, SessionId, SessionState, Timestamp, TurnId,
+    EventBody, Image, ImageId, LogId, MediaType, OutcomeKind, Salvage, SessionId, SessionState,
+    Timestamp, TurnId,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::de::IgnoredAny;
@@ -24,6 +25,7 @@ use transcript::{Follow, Library};
 use super::{
     OpenError, StorageError, backup, codec,
     database::{self, FILE_NAME, PAGE_BYTES, beside, write_ahead_log},
+    images,
     migration::{self, MIGRATIONS},
 };
 use crate::Harness;
@@ -203,6 +205,16 @@ fn collect(db: &Connection, damaged: &Path) -> Result<BTreeMap<i64, SessionId>, 
                 let row = params![stream, seq, number(turn), number(item), kind, at, body];
                 keep.execute(row)?;
             }
+            // An image, whose name says whether it is whole.
+            [
+                Value::Null | Value::Integer(_),
+                Value::Bytes(name),
+                Value::Text(media_type),
+                Value::Integer(width @ 1..),
+                Value::Integer(height @ 1..),
+                Value::Integer(at),
+                Value::Bytes(bytes),
+            ] => keep_image(db, name, media_type, [*width, *height], *at, bytes)?,
             // A row of `streams`, whose number is its row id, or the index of its sessions.
             [
                 Value::Integer(stream @ 1..),
@@ -224,6 +236,37 @@ fn collect(db: &Connection, damaged: &Path) -> Result<BTreeMap<i64, SessionId>, 
     let mut taken = BTreeSet::new();
     sessions.retain(|_, session| taken.insert(*session));
     Ok(sessions)
+}
+
+/// Keeps an image that is what its name says. Who shows it, the events say; that it is shown is taken for granted.
+fn keep_image(
+    db: &Connection,
+    name: &[u8],
+    media_type: &str,
+    size: [i64; 2],
+    at: i64,
+    bytes: &[u8],
+) -> Result<(), NotSalvaged> {
+    let ([width, height], Some(media_type), Ok(name)) = (
+        size.map(|px| u32::try_from(px).unwrap_or(u32::MAX)),
+        MediaType::of(media_type),
+        <[u8; 32]>::try_from(name),
+    ) else {
+        return Ok(());
+    };
+    let image = Image {
+        image: ImageId::from_bytes(name),
+        media_type,
+        bytes: bytes.len() as u64,
+        width,
+        height,
+        name: String::new(),
+    };
+    if images::is_named(image.image, bytes) {
+        images::write(db, &image, bytes, Timestamp::from_millis(at))?;
+        images::use_them(db, &[image])?;
+    }
+    Ok(())
 }
 
 fn number(value: &Value) -> Option<i64> {
@@ -376,6 +419,16 @@ fn copy_small_facts(db: &Connection, damaged: &Path) {
                 ],
             )
         });
+        let images = copy(
+            &damaged,
+            "SELECT session, images FROM draft_images",
+            |row| {
+                db.execute(
+                    "INSERT OR IGNORE INTO draft_images (session, images) VALUES (?1, ?2)",
+                    params![row.get::<_, Vec<u8>>(0)?, row.get::<_, String>(1)?],
+                )
+            },
+        );
         let receipts = copy(&damaged, "SELECT op, digest, receipt, at FROM ops", |row| {
             db.execute(
                 "INSERT OR IGNORE INTO ops (op, digest, receipt, at) VALUES (?1, ?2, ?3, ?4)",
@@ -387,7 +440,7 @@ fn copy_small_facts(db: &Connection, damaged: &Path) {
                 ],
             )
         });
-        drafts.and(receipts)
+        drafts.and(images).and(receipts)
     });
     if let Ok(Err(error)) | Err(error) = copied {
         tracing::warn!(%error, "not all drafts and receipts could be read from the damaged database");

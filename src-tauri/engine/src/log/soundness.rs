@@ -15,7 +15,17 @@ use super::{
 };
 
 /// Tables whose content nothing else says.
-const FACTS: [&str; 6] = ["meta", "boots", "streams", "events", "ops", "drafts"];
+const FACTS: [&str; 9] = [
+    "meta",
+    "boots",
+    "streams",
+    "events",
+    "ops",
+    "drafts",
+    "images",
+    "image_uses",
+    "draft_images",
+];
 
 /// Tables that are made from events.
 const CACHES: [&str; 6] = [

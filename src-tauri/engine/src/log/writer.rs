@@ -13,7 +13,9 @@ use std::{
     time::Duration,
 };
 
-use protocol::{Boot, EventBody, ItemId, OpId, Receipt, SessionId, StreamId, Timestamp, TurnId};
+use protocol::{
+    Boot, Draft, EventBody, Image, ItemId, OpId, Receipt, SessionId, StreamId, Timestamp, TurnId,
+};
 use rusqlite::{
     Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
 };
@@ -21,7 +23,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     Append, Commit, CommitError, Committed, Counts, Derived, Durability, Heads, LogCounters,
-    LogFaults, OpDigest, RoomWatch, codec, damage, database, faults::WriteStep, ledger, shelf,
+    LogFaults, OpDigest, RoomWatch, codec, damage, database, faults::WriteStep, images, ledger,
+    shelf,
 };
 use crate::{Harness, clock::Clock, gate::gate_blocking, mutant::mutated};
 
@@ -467,6 +470,9 @@ impl<'a> Batch<'a> {
             .map_err(storage)?;
         self.faults.write(WriteStep::Append).map_err(storage)?;
         match body {
+            EventBody::UserMessageAdded { images, .. } => {
+                images::use_them(self.db, images).map_err(storage)?;
+            }
             EventBody::TurnStarted { .. } => self
                 .db
                 .prepare_cached("INSERT INTO open_turns (stream, turn) VALUES (?1, ?2)")
@@ -555,11 +561,20 @@ impl<'a> Batch<'a> {
                 write_turn_view(self.db, key, *turn, body)
             }
             Derived::Shelf(step) => return shelf::write(self.db, step).map(drop),
-            Derived::Draft { session, text } => write_draft(self.db, *session, text, self.at),
-            Derived::DraftSent { session, text } => self
-                .db
-                .prepare_cached("DELETE FROM drafts WHERE session = ?1 AND trim(text) = trim(?2)")
-                .and_then(|mut s| s.execute(params![super::reader::draft_key(*session), text])),
+            Derived::Draft { session, draft } => {
+                let images = images_json(&draft.images)?;
+                write_draft(self.db, *session, draft, &images, self.at)
+            }
+            Derived::DraftSent { session, draft } => {
+                let images = images_json(&draft.images)?;
+                forget_sent_draft(self.db, *session, &draft.text, &images)
+            }
+            Derived::Image { image, bytes } => {
+                if mutated!(self.harness, ImageNotStored) {
+                    return Ok(());
+                }
+                images::write(self.db, image, bytes, self.at)
+            }
         };
         written.map(drop).map_err(storage)
     }
@@ -584,14 +599,30 @@ pub(super) fn show_turns(db: &Connection, key: i64, turns: &[TurnId]) -> rusqlit
     Ok(shown)
 }
 
+/// Empty for none.
+fn images_json(images: &[Image]) -> Result<String, CommitError> {
+    if images.is_empty() {
+        return Ok(String::new());
+    }
+    serde_json::to_string(images).map_err(encoding)
+}
+
 fn write_draft(
     db: &Connection,
     session: Option<SessionId>,
-    text: &str,
+    draft: &Draft,
+    images: &str,
     at: Timestamp,
 ) -> rusqlite::Result<usize> {
     let key = super::reader::draft_key(session);
-    if text.is_empty() {
+    if images.is_empty() {
+        db.prepare_cached("DELETE FROM draft_images WHERE session = ?1")?
+            .execute([&key])?;
+    } else {
+        db.prepare_cached("INSERT OR REPLACE INTO draft_images (session, images) VALUES (?1, ?2)")?
+            .execute(params![key, images])?;
+    }
+    if draft.is_empty() {
         db.prepare_cached("DELETE FROM drafts WHERE session = ?1")?
             .execute([key])
     } else {
@@ -599,8 +630,29 @@ fn write_draft(
             "INSERT INTO drafts (session, text, at) VALUES (?1, ?2, ?3)
              ON CONFLICT (session) DO UPDATE SET text = ?2, at = ?3",
         )?
-        .execute(params![key, text, at.millis()])
+        .execute(params![key, draft.text, at.millis()])
     }
+}
+
+/// The draft was sent, if it is this one; anything else stays.
+fn forget_sent_draft(
+    db: &Connection,
+    session: Option<SessionId>,
+    text: &str,
+    images: &str,
+) -> rusqlite::Result<usize> {
+    let key = super::reader::draft_key(session);
+    let sent = db
+        .prepare_cached(
+            "DELETE FROM drafts WHERE session = ?1 AND trim(text) = trim(?2)
+             AND coalesce((SELECT images FROM draft_images WHERE session = ?1), '') = ?3",
+        )?
+        .execute(params![key, text, images])?;
+    if sent > 0 {
+        db.prepare_cached("DELETE FROM draft_images WHERE session = ?1")?
+            .execute([key])?;
+    }
+    Ok(sent)
 }
 
 pub(super) fn write_head(

@@ -31,8 +31,12 @@ impl Session {
         model: ModelRef,
         message: Message,
     ) -> Result<Receipt, ErrorReport> {
-        let Message { text, purpose } = message;
-        if text.trim().is_empty() {
+        let Message {
+            text,
+            purpose,
+            images,
+        } = message;
+        if text.trim().is_empty() && images.is_empty() {
             return Err(invalid("text", "There is nothing to send yet."));
         }
         if text.len() > MESSAGE_BYTES_MAX {
@@ -106,6 +110,7 @@ impl Session {
                 text,
                 op: op_id,
                 purpose,
+                images,
             },
         ));
         written.bodies.push((

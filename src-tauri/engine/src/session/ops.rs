@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use protocol::{
-    Answer, ErrorCode, ErrorReport, EventBody, ItemBody, ItemId, MessagePurpose, ModelOptions,
-    ModelRef, Op, OpId, Origin, OutcomeKind, Receipt, Resolution, RewindFor, Seq, StreamId,
-    TitleBy, TurnId,
+    Answer, Draft, ErrorCode, ErrorReport, EventBody, IMAGES_MAX, Image, ItemBody, ItemId,
+    MessagePurpose, ModelOptions, ModelRef, Op, OpId, Origin, OutcomeKind, Receipt, Resolution,
+    RewindFor, Seq, StreamId, TitleBy, TurnId,
 };
 
 use super::{Session, Stamp, Written};
@@ -53,20 +53,23 @@ impl Session {
             Op::StartSession {
                 model,
                 text,
+                images,
                 folder,
                 options,
                 ..
             } => {
                 let beginning = Beginning {
                     model,
-                    text,
+                    draft: Draft { text, images },
                     folder,
                     options,
                 };
                 self.start(stamp, op_id, beginning).await
             }
             Op::AddSample { .. } => self.add_sample(stamp, op_id).await,
-            Op::SendMessage { text, .. } => self.send(stamp, op_id, text).await,
+            Op::SendMessage { text, images, .. } => {
+                self.send(stamp, op_id, Draft { text, images }).await
+            }
             Op::RetryTurn {
                 turn, expected_tip, ..
             } => self.rewind(stamp, op_id, turn, None, expected_tip).await,
@@ -76,10 +79,12 @@ impl Session {
             Op::EditMessage {
                 turn,
                 text,
+                images,
                 expected_tip,
                 ..
             } => {
-                self.rewind(stamp, op_id, turn, Some(text), expected_tip)
+                let words = Edit { text, images };
+                self.rewind(stamp, op_id, turn, Some(words), expected_tip)
                     .await
             }
             Op::RenameSession { title, .. } => self.rename(stamp, &title).await,
@@ -107,6 +112,7 @@ impl Session {
             | Op::ChangeModelOptions { .. }
             | Op::PullModel { .. }
             | Op::CancelPull { .. }
+            | Op::AddModelFile { .. }
             | Op::ChoosePrices { .. }
             | Op::AddProvider { .. }
             | Op::ChangeProvider { .. }
@@ -126,13 +132,14 @@ impl Session {
         self.must_be_new()?;
         let Beginning {
             model,
-            text,
+            draft,
             folder,
             options,
         } = beginning;
         let options = usable_options(options)?;
         let session = self.id;
-        let title = title_from(&text);
+        let message = self.message(draft.clone()).await?;
+        let title = title_of(&draft);
         let folder = usable_folder(folder).await?;
         let mut before = vec![
             (
@@ -166,26 +173,25 @@ impl Session {
             library,
             derived: vec![Derived::DraftSent {
                 session: None,
-                text: text.clone(),
+                draft,
             }],
             op,
         };
-        let message = Message::said(text);
         self.begin_turn(written, op_id, model, message).await
     }
 
-    async fn send(&mut self, op: Stamp, op_id: OpId, text: String) -> Result<Receipt, ErrorReport> {
+    async fn send(&mut self, op: Stamp, op_id: OpId, draft: Draft) -> Result<Receipt, ErrorReport> {
         self.must_be_idle()?;
         let model = self.model()?;
+        let message = self.message(draft.clone()).await?;
         let written = Written {
             derived: vec![Derived::DraftSent {
                 session: Some(self.id),
-                text: text.clone(),
+                draft,
             }],
             op,
             ..Written::default()
         };
-        let message = Message::said(text);
         self.begin_turn(written, op_id, model, message).await
     }
 
@@ -194,19 +200,28 @@ impl Session {
         op: Stamp,
         op_id: OpId,
         turn: TurnId,
-        text: Option<String>,
+        words: Option<Edit>,
         expected_tip: Seq,
     ) -> Result<Receipt, ErrorReport> {
         self.must_be_idle()?;
         self.must_be_at(expected_tip)?;
         let model = self.model()?;
-        let purpose = if text.is_some() {
+        let purpose = if words.is_some() {
             RewindFor::Edit
         } else {
             RewindFor::Retry
         };
-        let message = match text {
-            Some(text) => Message::said(text),
+        let message = match words {
+            Some(Edit {
+                text,
+                images: Some(images),
+            }) => self.message(Draft { text, images }).await?,
+            // It shows what it showed, whatever has become of that.
+            Some(Edit { text, images: None }) => Message {
+                text,
+                ..self.message_of(turn).await?
+            }
+            .said_anew(),
             None => self.message_of(turn).await?,
         };
         let written = Written {
@@ -273,11 +288,53 @@ impl Session {
         self.save(written, Durability::Disk).await
     }
 
+    /// A message of the user's, whose images are on the disk.
+    async fn message(&self, draft: Draft) -> Result<Message, ErrorReport> {
+        let Draft { text, images } = draft;
+        if images.len() > IMAGES_MAX {
+            let words = format!("A message shows {IMAGES_MAX} images at most; take some out.");
+            return Err(invalid("images", &words));
+        }
+        let mut shown = Vec::new();
+        if !images.is_empty() {
+            let reads = self.shared.log.reads();
+            let asked = images.clone();
+            let known = reads.read(move |log| log.known_images(&asked)).await;
+            for (image, known) in images.into_iter().zip(known.map_err(|e| read_report(&e))?) {
+                match known {
+                    Some(known) => shown.push(known),
+                    None if mutated!(self.shared.harness, UnknownImageSent) => shown.push(image),
+                    None => {
+                        let words = format!(
+                            "The image {} is not there any more; take it out, or attach it again.",
+                            image.name
+                        );
+                        return Err(invalid("images", &words));
+                    }
+                }
+            }
+        }
+        Ok(Message {
+            text,
+            purpose: MessagePurpose::Said,
+            images: shown,
+        })
+    }
+
     async fn message_of(&self, turn: TurnId) -> Result<Message, ErrorReport> {
         let view = self.folded_turn(turn).await.map_err(|e| read_report(&e))?;
         view.and_then(|view| {
             view.items.into_iter().find_map(|item| match item.body {
-                ItemBody::UserMessage { text, purpose, .. } => Some(Message { text, purpose }),
+                ItemBody::UserMessage {
+                    text,
+                    purpose,
+                    images,
+                    ..
+                } => Some(Message {
+                    text,
+                    purpose,
+                    images,
+                }),
                 ItemBody::Text { .. }
                 | ItemBody::ToolCall { .. }
                 | ItemBody::Compacted { .. }
@@ -478,6 +535,7 @@ impl Session {
         let message = Message {
             text: GO_ON.to_owned(),
             purpose: MessagePurpose::Continue { of: turn },
+            images: Vec::new(),
         };
         self.begin_turn(written, op_id, model, message).await
     }
@@ -522,10 +580,11 @@ impl Session {
 
     fn must_be_idle(&self) -> Result<(), ErrorReport> {
         self.must_exist()?;
-        if self.head.open_turn.is_some()
-            && !mutated!(self.shared.harness, NoTurnActive)
-            && !mutated!(self.shared.harness, CheckOutsideTx)
-        {
+        let unchecked = [
+            mutated!(self.shared.harness, NoTurnActive),
+            mutated!(self.shared.harness, CheckOutsideTx),
+        ];
+        if self.head.open_turn.is_some() && !unchecked.contains(&true) {
             return Err(match &self.unsaved {
                 Some(_) => ErrorReport::new(
                     ErrorCode::StorageFailed,
@@ -570,22 +629,31 @@ impl Session {
 /// What begins a session.
 struct Beginning {
     model: ModelRef,
-    text: String,
+    draft: Draft,
     folder: Option<String>,
     options: ModelOptions,
+}
+
+/// What stands in a message's place.
+struct Edit {
+    text: String,
+    /// Absent: what the message showed.
+    images: Option<Vec<Image>>,
 }
 
 /// What begins a turn.
 pub(super) struct Message {
     pub(super) text: String,
     pub(super) purpose: MessagePurpose,
+    pub(super) images: Vec<Image>,
 }
 
 impl Message {
-    fn said(text: String) -> Self {
+    /// The user's own words now, whatever it was before.
+    fn said_anew(self) -> Self {
         Self {
-            text,
             purpose: MessagePurpose::Said,
+            ..self
         }
     }
 }
@@ -637,6 +705,14 @@ impl OpDigest {
             hash = hash.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         }
         Ok(Self(hash.to_be_bytes()))
+    }
+}
+
+/// A title for what begins with this.
+fn title_of(draft: &Draft) -> String {
+    match draft.images.first() {
+        Some(image) if draft.text.trim().is_empty() => title_from(&image.name),
+        Some(_) | None => title_from(&draft.text),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: nothing is deleted and nothing is left out in silence. The plan is a pure function of the conversation;
 //! the log says what came of it, and `context` tells the model exactly that.
 
-use protocol::{Failure, ItemBody, ItemId, ToolOutcome, ToolState, TurnId, TurnView};
+use protocol::{Failure, Image, ItemBody, ItemId, ToolOutcome, ToolState, TurnId, TurnView};
 
 use super::machine::Compaction;
 use crate::{
@@ -19,6 +19,9 @@ const RUNNING_PERCENT: u64 = 50;
 
 /// What fits, in percent of what did not, when the server does not say.
 const UNKNOWN_PERCENT: u64 = 50;
+
+/// Of a token, as in most prose.
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// What can be left out of a conversation.
 #[derive(Debug, PartialEq)]
@@ -74,8 +77,13 @@ fn percent(of: u64, percent: u64) -> u64 {
     of.saturating_mul(percent) / 100
 }
 
+/// As long as they are to the model: an image is as much as the text that takes the same room.
 fn bytes(turns: &[TurnView]) -> u64 {
-    told(&context::messages(turns)).len() as u64
+    let messages = context::messages(turns);
+    let shown = messages.iter().flat_map(Message::images);
+    let tokens: u64 = shown.map(Image::tokens_about).sum();
+    let text = told(&messages).len() as u64;
+    text.saturating_add(tokens.saturating_mul(BYTES_PER_TOKEN))
 }
 
 /// How many of the newest turns fit.
@@ -139,7 +147,11 @@ fn told(messages: &[Message]) -> String {
     for message in messages {
         let (who, said) = match message {
             Message::System { text } => ("Before", text.clone()),
-            Message::User { text } => ("User", text.clone()),
+            Message::User { text, images } => {
+                let shown = images.iter().map(|image| format!("[shows {}]", image.name));
+                let said: Vec<String> = shown.chain([text.clone()]).collect();
+                ("User", said.join(" "))
+            }
             Message::Assistant { text, calls, .. } => {
                 let calls = calls
                     .iter()
@@ -184,7 +196,8 @@ impl Plan {
              numbers, decisions, open questions and what was done with tools. Answer with the summary alone.\n\n{}",
             self.source
         );
-        Some(vec![Message::User { text }])
+        let images = Vec::new();
+        Some(vec![Message::User { text, images }])
     }
 
     /// Whether it would not make room.

@@ -108,6 +108,10 @@ pub(crate) struct Compaction {
 
 /// What is to be done, in this order.
 #[derive(Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a turn has a handful of them at a time, and most are this one"
+)]
 pub(crate) enum Effect {
     /// Write this; any buffered text goes before it.
     Record(EventBody),
@@ -454,6 +458,8 @@ impl Machine {
             usage: end.usage,
             timings: end.timings,
             unread,
+            unseen_images: end.unseen_images,
+            untold_tools: end.untold_tools,
         }));
         let stop = match end.finish {
             FinishReason::Length

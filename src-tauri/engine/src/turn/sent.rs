@@ -6,7 +6,7 @@
 //! the context that was asked for, or if it read exactly as much as a context has; every other low count may be a cache.
 //! Which turns that were is an estimate, and is worded as one.
 
-use protocol::{TurnId, Unread};
+use protocol::{Image, TurnId, Unread};
 
 use crate::{Harness, gateway::Message, mutant::mutated};
 
@@ -58,7 +58,13 @@ impl Sent {
                 piece.tokens_min = piece.tokens_min.saturating_add(tokens_min(text));
                 piece.tokens_about = piece.tokens_about.saturating_add(tokens_about(text));
             }
-            piece.tokens_about = piece.tokens_about.max(piece.tokens_min);
+            // Of an image no floor is known: a model may look at a thumbnail.
+            let shown = messages.iter().flat_map(Message::images);
+            let shown: u64 = shown.map(Image::tokens_about).sum();
+            piece.tokens_about = piece
+                .tokens_about
+                .max(piece.tokens_min)
+                .saturating_add(shown);
             piece
         });
         Self {
@@ -126,7 +132,9 @@ impl Sent {
 
 fn texts(message: &Message) -> Vec<&str> {
     match message {
-        Message::System { text } | Message::User { text } | Message::ToolResult { text, .. } => {
+        Message::System { text }
+        | Message::User { text, .. }
+        | Message::ToolResult { text, .. } => {
             vec![text]
         }
         Message::Assistant { text, calls, .. } => std::iter::once(text.as_str())
@@ -162,7 +170,13 @@ mod tests {
 
     fn said(turn: u64, words: usize) -> (Option<TurnId>, Vec<Message>) {
         let text = "kelp ".repeat(words);
-        (Some(TurnId::new(turn)), vec![Message::User { text }])
+        (
+            Some(TurnId::new(turn)),
+            vec![Message::User {
+                text,
+                images: Vec::new(),
+            }],
+        )
     }
 
     fn instructed() -> Vec<Message> {

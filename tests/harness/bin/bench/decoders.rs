@@ -80,7 +80,7 @@ pub(crate) fn measure() {
 
 fn framed(dialect: Dialect, text: &str) -> String {
     match dialect {
-        Dialect::Ollama => format!("{text}\n"),
+        Dialect::Ollama | Dialect::Local => format!("{text}\n"),
         Dialect::OpenAiChat | Dialect::Anthropic => format!("data: {text}\n\n"),
     }
 }
@@ -98,6 +98,11 @@ fn spoken(dialect: Dialect) -> Spoken {
                 "message":{"role":"assistant","content":""},"done":true,"done_reason":"stop",
                 "prompt_eval_count":12,"eval_count":1_000}),
             ],
+        },
+        Dialect::Local => Spoken {
+            head: Vec::new(),
+            word: |word| json!({ "frame": "Text", "text": word }),
+            tail: vec![json!({ "frame": "Ended", "finish": "Stop", "usage": {}, "timings": {} })],
         },
         Dialect::OpenAiChat => Spoken {
             head: vec![openai(&json!({"role":"assistant","content":null}), None)],

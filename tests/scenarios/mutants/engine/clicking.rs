@@ -17,7 +17,7 @@ fn last(window: &Client<Transcript>) -> (TurnId, Seq) {
 
 fn say(session: SessionId) -> Op {
     let text = "And now?".to_owned();
-    Op::SendMessage { session, text }
+    Op::message(session, text)
 }
 
 /// Two windows send when the turn has ended, the second while the first one's message is being taken.
@@ -74,6 +74,7 @@ pub(super) async fn after_a_title(mutant: Option<Mutant>) -> String {
         turn,
         text,
         expected_tip,
+        images: None,
     };
     let refused = refusal(world.submit(edit).await).is_some();
     if !refused {
@@ -98,6 +99,7 @@ pub(super) async fn and_gone(mutant: Option<Mutant>) -> String {
         turn,
         text: "And now?".to_owned(),
         expected_tip,
+        images: None,
     });
     tokio::select! {
         biased;

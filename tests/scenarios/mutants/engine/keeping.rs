@@ -59,7 +59,7 @@ pub(super) async fn view_held(mutant: Option<Mutant>) -> String {
     world.gates.arrived(Gate::ViewFolding).await;
     server.script(Answer::whole(DIALECT, "Again."));
     let text = "And now?".to_owned();
-    let sent = refusal(world.submit(Op::SendMessage { session, text }).await);
+    let sent = refusal(world.submit(Op::message(session, text)).await);
     world.gates.release(Gate::ViewFolding);
     if sent.is_none() {
         window.sees("Again.").await;
@@ -133,6 +133,35 @@ pub(super) async fn second_engine(mutant: Option<Mutant>) -> String {
         }
         Err(OpenError::InUse { .. }) => "writers1".to_owned(),
         Err(error) => format!("refused: {error}"),
+    }
+}
+
+/// A lock that somebody holds at first, and soon nobody does.
+pub(super) async fn lock_left_behind(mutant: Option<Mutant>) -> String {
+    let (mut world, _server) = set(mutant).await;
+    world.quit().await;
+    let file = std::fs::File::options()
+        .write(true)
+        .open(world.data_dir().join("holdfast.lock"))
+        .expect("the lock's file");
+    file.try_lock().expect("nobody's");
+    world.gates.hold(Gate::FolderHeld);
+    let gives_up = async {
+        world.gates.arrived(Gate::FolderHeld).await;
+        file.unlock().expect("ours");
+        world.gates.release(Gate::FolderHeld);
+        std::future::pending::<()>().await;
+    };
+    let opened = tokio::select! {
+        opened = world.try_open() => opened,
+        () = gives_up => unreachable!("it waits for ever"),
+    };
+    match opened {
+        Ok(engine) => {
+            engine.shutdown(InterruptedWhy::AppExit).await;
+            "opens".to_owned()
+        }
+        Err(_) => "refused".to_owned(),
     }
 }
 

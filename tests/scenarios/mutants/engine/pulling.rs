@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::mutant::Mutant;
+use engine::{gate::Gate, mutant::Mutant};
 use protocol::{ManageModelArgs, ModelAction, Op, ProbeReport, PullState};
 use tests::{
     model_server::{Download, MODEL, ModelServer},
@@ -22,7 +22,7 @@ async fn begun(world: &World, server: &ModelServer) {
 }
 
 /// Waits until the one download is such, and says that.
-async fn told<T>(world: &World, such: impl Fn(&PullState) -> Option<T>) -> T {
+pub(super) async fn told<T>(world: &World, such: impl Fn(&PullState) -> Option<T>) -> T {
     let look = async {
         let mut seen = None;
         loop {
@@ -81,6 +81,32 @@ pub(super) async fn cut(mutant: Option<Mutant>) -> String {
         PullState::Waiting | PullState::Running { .. } | PullState::Interrupted => None,
     })
     .await
+}
+
+/// A download fails while somebody has read the log and not yet looked at those that run.
+pub(super) async fn ends_meanwhile(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    let runs = Download::new().status("pulling").gate("end");
+    server.download(runs.fails("no room on the disk"));
+    begun(&world, &server).await;
+    server.arrived("end").await;
+    world.gates.hold(Gate::PullsRead);
+    let engine = world.engine().clone();
+    let mut asking = tokio::task::JoinSet::new();
+    asking.spawn(async move { engine.pulls(None, 8_000).await });
+    world.gates.arrived(Gate::PullsRead).await;
+    server.pass("end").await;
+    // Whoever asks now is told of its end.
+    told(&world, |state| match state {
+        PullState::Failed { .. } => Some(()),
+        _ => None,
+    })
+    .await;
+    world.gates.release(Gate::PullsRead);
+    match within_limit("the downloads", asking.join_next()).await {
+        Some(Ok(Ok(pulls))) => format!("told{}", pulls.pulls.len()),
+        other => format!("{other:?}"),
+    }
 }
 
 /// A look at a model takes long.

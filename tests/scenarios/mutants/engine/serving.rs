@@ -72,6 +72,29 @@ pub(super) async fn moved(mutant: Option<Mutant>) -> String {
     format!("{end} shown{shown}")
 }
 
+/// A key comes in quotes, as it stood in a file of settings.
+pub(super) async fn pasted_in_quotes(mutant: Option<Mutant>) -> String {
+    let world = without(mutant, &TestKeychain::default()).await;
+    let server = ModelServer::start(DIALECT);
+    server.script(Answer::whole(DIALECT, "Come in."));
+    world.add(server.provider()).await;
+    let change = KeyChange::Keep {
+        name: SecretName::Key,
+        typed: TypedKey::new(&format!("\"{KEY}\"")),
+        place: KeyPlace::Memory,
+    };
+    let kept = world.engine().change_key(server.provider().id, change);
+    kept.await.expect("the key is kept");
+    let window = ask(&world, &server).await;
+    end_of(&window).await;
+    let bearer = format!("Bearer {KEY}");
+    let shown = server.chats();
+    let alone = shown
+        .iter()
+        .filter(|chat| chat.header("authorization") == Some(&bearer));
+    format!("key{}", alone.count())
+}
+
 /// A server says that its list of models is at another one.
 pub(super) async fn pointed_elsewhere(mutant: Option<Mutant>) -> String {
     let world = without(mutant, &TestKeychain::default()).await;

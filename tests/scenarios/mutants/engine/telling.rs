@@ -54,6 +54,14 @@ pub(super) async fn web_page(mutant: Option<Mutant>) -> String {
     end_of(&window).await
 }
 
+/// A body of which its server says that it is squeezed, though nobody said that they could read that.
+pub(super) async fn says_it_is_squeezed(mutant: Option<Mutant>) -> String {
+    let (world, server) = set(mutant).await;
+    server.script(Answer::whole(DIALECT, "Kelp.").header("Content-Encoding", "gzip"));
+    let (_, window) = begin(&world, &server).await;
+    end_of(&window).await
+}
+
 /// A summary that reaches the limit of tokens.
 pub(super) async fn half_a_summary(mutant: Option<Mutant>) -> String {
     let (world, server) = set(mutant).await;
@@ -87,6 +95,7 @@ async fn begin_with_file(world: &World, server: &ModelServer) -> SessionId {
         text: "Read.".to_owned(),
         folder: Some(folder.display().to_string()),
         options: protocol::ModelOptions::default(),
+        images: Vec::new(),
     });
     started.await.expect("it starts");
     session

@@ -389,6 +389,7 @@ pub(super) async fn older_across_rewind(mutant: Option<Mutant>) -> String {
         turn: TurnId::new(30),
         text: "Differently?".to_owned(),
         expected_tip: set.shown().tip().expect("a tip"),
+        images: None,
     };
     set.world.submit(edit).await.expect("it is edited");
     while set.turns() != [61] || set.shown().running().is_some() {

@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     LOOK_EVERY, PATIENCE, Steps, Window,
-    driver::Driver,
+    driver::{Colours, Driver},
     pictures,
     processes::{Mark, Process},
 };
@@ -31,6 +31,9 @@ const STORY_LIMIT: Duration = Duration::from_secs(120);
 const OPEN_LIMIT: Duration = Duration::from_secs(60);
 /// For the app to go by itself after its session was closed.
 const LEAVE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Lines of the app's own notes that a failure is told with.
+const NOTES_TOLD: usize = 40;
 
 /// The driver and a data folder; windows are opened and closed on it.
 pub(crate) struct Desk {
@@ -74,7 +77,28 @@ impl Desk {
         server: &ModelServer,
         story: impl AsyncFnOnce(&mut Desk, Window),
     ) {
-        let mut desk = Self::set_up(data_dir, server).await;
+        let desk = Self::set_up(data_dir, server, Colours::Light).await;
+        Self::tell_at(desk, limit, name, story).await;
+    }
+
+    /// The same on a desktop of these colours.
+    pub(crate) async fn tell_in_colours(
+        colours: Colours,
+        name: &str,
+        server: &ModelServer,
+        story: impl AsyncFnOnce(&mut Desk, Window),
+    ) {
+        let data_dir = tempfile::tempdir().expect("a data folder");
+        let desk = Self::set_up(data_dir, server, colours).await;
+        Self::tell_at(desk, STORY_LIMIT, name, story).await;
+    }
+
+    async fn tell_at(
+        mut desk: Self,
+        limit: Duration,
+        name: &str,
+        story: impl AsyncFnOnce(&mut Desk, Window),
+    ) {
         let told = AssertUnwindSafe(async {
             let window = desk.open().await;
             timeout(limit, story(&mut desk, window)).await
@@ -93,6 +117,21 @@ impl Desk {
                 resume_unwind(failure);
             }
         }
+    }
+
+    /// The same without any server, and with the file of a model that one begins with.
+    pub(crate) async fn tell_with_file(
+        name: &str,
+        file: &str,
+        limit: Duration,
+        story: impl AsyncFnOnce(&mut Desk, Window),
+    ) {
+        let data_dir = tempfile::tempdir().expect("a data folder");
+        let mark = Mark::new(&data_dir.path().display().to_string());
+        let environment = [("HOLDFAST_FIRST_MODEL", file)];
+        let driver = Driver::start(&mark, Colours::Light, &environment).await;
+        let desk = Self::with(driver, data_dir, mark, Vec::new());
+        Self::tell_at(desk, limit, name, story).await;
     }
 
     /// Whatever window is still there shows what went wrong. The story's own failure is the one that counts.
@@ -115,6 +154,9 @@ impl Desk {
         for process in self.mark.processes() {
             println!("{} {}: {}", process.id, process.name, process.state);
         }
+        for line in self.last_notes() {
+            println!("{line}");
+        }
         let Ok(reader) = Reader::open(self.data_dir.path()) else {
             return;
         };
@@ -130,18 +172,31 @@ impl Desk {
         }
     }
 
-    async fn set_up(data_dir: TempDir, server: &ModelServer) -> Self {
+    /// What the app noted about itself, the last of it: how a web process ended, among other things.
+    fn last_notes(&self) -> Vec<String> {
+        let lines: Vec<_> = self.notes().lines().map(str::to_owned).collect();
+        let (_, last) = lines.split_at(lines.len().saturating_sub(NOTES_TOLD));
+        last.to_vec()
+    }
+
+    async fn set_up(data_dir: TempDir, server: &ModelServer, colours: Colours) -> Self {
         let mark = Mark::new(&data_dir.path().display().to_string());
         let kind = match server.dialect() {
             Dialect::Ollama => format!("ollama={}", server.root()),
             Dialect::OpenAiChat => format!("openai={}/v1", server.root()),
             Dialect::Anthropic => format!("anthropic={}/v1", server.root()),
+            Dialect::Local => format!("local={}", server.provider().base_url),
         };
+        let driver = Driver::start(&mark, colours, &[]).await;
+        Self::with(driver, data_dir, mark, vec!["--provider".to_owned(), kind])
+    }
+
+    fn with(driver: Driver, data_dir: TempDir, mark: Mark, arguments: Vec<String>) -> Self {
         Self {
-            driver: Driver::start(&mark).await,
+            driver,
             data_dir,
             mark,
-            arguments: vec!["--provider".to_owned(), kind],
+            arguments,
             sessions: Vec::new(),
             clients: Vec::new(),
             steps: Steps::default(),
@@ -206,6 +261,15 @@ impl Desk {
         reader.transcript(session).expect("the session can be read")
     }
 
+    /// How many of its turns have ended; none while there is no conversation.
+    pub(crate) fn ended(&self) -> usize {
+        if self.library().sessions.is_empty() {
+            return 0;
+        }
+        let turns = self.stored().turns.into_iter();
+        turns.filter(|turn| turn.outcome.is_some()).count()
+    }
+
     /// The same, event by event.
     pub(crate) fn events(&self) -> Vec<Event> {
         let reader = Reader::open(self.data_dir.path()).expect("the data folder can be read");
@@ -217,13 +281,23 @@ impl Desk {
 
     /// Waits until something is so that no window tells of.
     pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        self.until_within(PATIENCE, what, is_so).await;
+    }
+
+    /// The same for what takes longer.
+    pub(crate) async fn until_within(
+        &self,
+        limit: Duration,
+        what: &str,
+        is_so: impl Fn(&Self) -> bool,
+    ) {
         self.steps.note(&format!("wait until {what}"));
         let wait = async {
             while !is_so(self) {
                 sleep(LOOK_EVERY).await;
             }
         };
-        if timeout(PATIENCE, wait).await.is_err() {
+        if timeout(limit, wait).await.is_err() {
             panic!("hung while waiting until {what}");
         }
     }
@@ -240,12 +314,15 @@ impl Desk {
 
     /// How often the app's notes say this.
     pub(crate) fn noted(&self, words: &str) -> usize {
+        self.notes().matches(words).count()
+    }
+
+    fn notes(&self) -> String {
         let files = std::fs::read_dir(self.data_dir.path().join("logs"));
-        let files = files.expect("a folder for notes").flatten();
+        let files = files.into_iter().flatten().flatten();
         files
             .filter_map(|file| std::fs::read_to_string(file.path()).ok())
-            .map(|notes| notes.matches(words).count())
-            .sum()
+            .collect()
     }
 
     /// The library as the data folder has it.

@@ -26,13 +26,30 @@ const ASKED_PAST_LIMIT: Duration = Duration::from_secs(2);
 /// For a driver to end what it started.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
+/// How the desktop is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Colours {
+    Light,
+    Dark,
+}
+
+impl Colours {
+    fn theme(self) -> &'static str {
+        match self {
+            Self::Light => "Adwaita",
+            Self::Dark => "Adwaita:dark",
+        }
+    }
+}
+
 pub(super) struct Driver {
     process: Child,
     port: u16,
 }
 
 impl Driver {
-    pub(super) async fn start(mark: &Mark) -> Self {
+    /// Starts it; what it starts sees this environment too.
+    pub(super) async fn start(mark: &Mark, colours: Colours, environment: &[(&str, &str)]) -> Self {
         let [port, native_port] = free_ports();
         let mut command = Command::new("tauri-driver");
         command
@@ -42,7 +59,10 @@ impl Driver {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::inherit());
+        // What it starts takes its environment over.
+        command.env("GTK_THEME", colours.theme());
         mark.put_on(&mut command);
+        command.envs(environment.iter().copied());
         let process = command
             .spawn()
             .expect("tauri-driver; `cargo xtask setup --window-tests` installs it");

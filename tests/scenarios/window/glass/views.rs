@@ -86,6 +86,15 @@ impl Window {
         self.wait_for_script("return document.hidden").await;
     }
 
+    /// Gives the window another size.
+    pub(crate) async fn resize(&self, width: u32, height: u32) {
+        let sized = self.client.set_window_rect(0, 0, width, height);
+        let sized = self.step(format!("make it {width} wide"), sized).await;
+        sized.expect("a window can have another size");
+        self.wait_for_script(&format!("return window.outerWidth === {width}"))
+            .await;
+    }
+
     /// Brings it back.
     pub(crate) async fn unhide(&self) {
         let shown = self.client.set_window_rect(0, 0, 900, 700);

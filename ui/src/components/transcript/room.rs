@@ -1,6 +1,6 @@
 //! How much room a turn will probably take that was never drawn. A guess: whoever draws it learns better.
 
-use protocol::{ItemBody, Part, TurnView};
+use protocol::{Image, ItemBody, Part, TurnView};
 
 /// Letters of a line of text, and its height, in the widest column.
 const LINE_LETTERS: usize = 92;
@@ -14,7 +14,9 @@ const FOOT_PX: f64 = 72.0;
 
 pub(super) fn likely(view: &TurnView) -> f64 {
     let items = view.items.iter().map(|item| match &item.body {
-        ItemBody::UserMessage { text, .. } => MESSAGE_PX + text_px(text),
+        ItemBody::UserMessage { text, images, .. } => {
+            MESSAGE_PX + text_px(text) + images_px(images)
+        }
         ItemBody::Text {
             part: Part::Answer,
             text,
@@ -34,4 +36,13 @@ pub(super) fn likely(view: &TurnView) -> f64 {
 fn text_px(text: &str) -> f64 {
     let lines: usize = text.lines().map(|line| 1 + line.len() / LINE_LETTERS).sum();
     lines as f64 * LINE_PX
+}
+
+/// As `Pictures` draws them: one alone, or small ones beside each other.
+fn images_px(images: &[Image]) -> f64 {
+    match images {
+        [] => 0.0,
+        [image] => f64::from(image.height).min(320.0),
+        several => 190.0 * several.len().div_ceil(3) as f64,
+    }
 }

@@ -11,7 +11,7 @@ use std::{
 use protocol::{
     Admission, Cursor, Event, EventBody, LibraryPage, LogId, ModelOptions, ModelRef, OpenPull,
     OptionsOfModel, Page, Place, Prices, Provider, PullOutcome, Salvage, SessionId, SessionState,
-    SessionSummary, StreamId, TimeLimits, Timestamp, canonical_model_name,
+    SessionSummary, StreamId, TimeLimits, Timestamp,
 };
 
 use super::{Follow, WrongPage};
@@ -111,7 +111,7 @@ impl Library {
     /// How this model is asked, as far as somebody chose.
     pub fn options_of(&self, model: &ModelRef) -> Option<&ModelOptions> {
         let mut all = self.model_options.iter();
-        all.find(|own| same_model(&own.model, model))
+        all.find(|own| own.model.is_same(model))
             .map(|own| &own.options)
     }
 
@@ -266,7 +266,7 @@ impl Library {
                 changes.push(LibraryChange::Settings);
             }
             EventBody::ModelOptionsChanged { model, options } => {
-                self.model_options.retain(|own| !same_model(&own.model, model));
+                self.model_options.retain(|own| !own.model.is_same(model));
                 if !options.is_empty() {
                     self.model_options.push(OptionsOfModel {
                         model: model.clone(),
@@ -276,7 +276,7 @@ impl Library {
                 changes.push(LibraryChange::Settings);
             }
             EventBody::ModelPullStarted { boot, model } => {
-                self.pulls.retain(|pull| !same_pull(&pull.model, model));
+                self.pulls.retain(|pull| !pull.model.is_same_pull(model));
                 self.pulls.push(OpenPull {
                     model: model.clone(),
                     boot: *boot,
@@ -288,12 +288,12 @@ impl Library {
             EventBody::ModelPullEnded { model, outcome } => {
                 match outcome {
                     PullOutcome::Completed | PullOutcome::Cancelled => {
-                        self.pulls.retain(|pull| !same_pull(&pull.model, model));
+                        self.pulls.retain(|pull| !pull.model.is_same_pull(model));
                     }
                     // One that the user wants no more of has no failure either.
                     PullOutcome::Failed { failure } => {
                         let mut pulls = self.pulls.iter_mut();
-                        if let Some(pull) = pulls.find(|pull| same_pull(&pull.model, model)) {
+                        if let Some(pull) = pulls.find(|pull| pull.model.is_same_pull(model)) {
                             pull.failure = Some(failure.clone());
                         }
                     }
@@ -406,16 +406,6 @@ impl From<LibraryPage> for Library {
             cursor: page.as_of,
         }
     }
-}
-
-fn same_model(one: &ModelRef, other: &ModelRef) -> bool {
-    one.provider == other.provider && one.model == other.model
-}
-
-/// A pull is of what the server sees as one name.
-fn same_pull(one: &ModelRef, other: &ModelRef) -> bool {
-    one.provider == other.provider
-        && canonical_model_name(&one.model) == canonical_model_name(&other.model)
 }
 
 fn rank(summary: &SessionSummary) -> Rank {

@@ -68,6 +68,7 @@ impl Log {
                 text: format!("message {message}"),
                 op: OpId::from_bits(u128::from(message)),
                 purpose: MessagePurpose::Said,
+                images: Vec::new(),
             },
         )
         .say(
@@ -152,6 +153,8 @@ impl Log {
                 usage: Usage::default(),
                 timings: Timings::default(),
                 unread: None,
+                unseen_images: 0,
+                untold_tools: 0,
             },
         )
     }
@@ -859,6 +862,7 @@ fn provider(id: u128, name: &str) -> Provider {
         base_url: "http://localhost:11434".to_owned(),
         num_ctx: None,
         keep_alive: None,
+        files: Vec::new(),
         think: Think::ServerDefault,
         limits: None,
         connection: protocol::Connection::default(),
@@ -1162,6 +1166,7 @@ pub(crate) fn any_body() -> impl Strategy<Value = EventBody> {
     prop_oneof![
         3 => number.clone().prop_map(|number| EventBody::UserMessageAdded {
             item: item(number), text: "m".to_owned(), op: OpId::from_bits(1), purpose: MessagePurpose::Said,
+            images: Vec::new(),
         }),
         3 => Just(EventBody::TurnStarted {
             boot: Boot::from_bits(1), message: item(1), model: model("a"), fallbacks: Vec::new(),
@@ -1192,6 +1197,8 @@ pub(crate) fn any_body() -> impl Strategy<Value = EventBody> {
         2 => (1..3_u32).prop_map(|step| EventBody::StepEnded {
             step, finish: FinishReason::Length, usage: Usage::default(), timings: Timings::default(),
             unread: None,
+            unseen_images: 0,
+            untold_tools: 0,
         }),
         2 => (1..3_u32, 1..3_u32).prop_map(|(step, attempt)| EventBody::AttemptFailed {
             step, attempt, failure: Failure::new(FailureCode::Aborted, ""), retry_in_ms: None, next: None,

@@ -127,11 +127,13 @@ impl Turn {
                 text,
                 op,
                 purpose,
+                images,
             } => {
                 let body = ItemBody::UserMessage {
                     text: text.clone(),
                     op: *op,
                     purpose: *purpose,
+                    images: images.clone(),
                 };
                 self.add(*item, body, at, changes);
             }
@@ -212,6 +214,8 @@ impl Turn {
                 usage,
                 timings,
                 unread,
+                unseen_images,
+                untold_tools,
             } => {
                 self.close_text(changes);
                 let ended = AttemptState::Ended {
@@ -219,6 +223,8 @@ impl Turn {
                     usage: *usage,
                     timings: *timings,
                     unread: *unread,
+                    unseen_images: *unseen_images,
+                    untold_tools: *untold_tools,
                     at,
                 };
                 self.end_attempt(*step, None, ended, at, changes);

@@ -59,6 +59,7 @@ fn asked(text: &str) -> EventBody {
         text: text.to_owned(),
         op: OpId::from_bits(1),
         purpose: MessagePurpose::Said,
+        images: Vec::new(),
     }
 }
 

@@ -20,6 +20,7 @@ impl Told {
                     text: "m".to_owned(),
                     op: OpId::from_bits(1),
                     purpose: MessagePurpose::Said,
+                    images: Vec::new(),
                 },
             )
             .at(
@@ -77,6 +78,8 @@ impl Told {
                 usage: Usage::default(),
                 timings,
                 unread: None,
+                unseen_images: 0,
+                untold_tools: 0,
             },
         )
     }
@@ -321,6 +324,68 @@ fn a_summary_is_named_as_one_and_a_running_turn_is_seen_as_of_now() {
     assert_eq!(words, ["until the first word: m (summary)"]);
     assert_eq!(seen.sums(), [(Part::FirstToken, 400)]);
     assert_eq!(Waterfall::of(&[], Some(now)), Waterfall::default());
+}
+
+#[test]
+fn how_long_holdfast_was_away_is_no_part_of_a_turn_that_recovery_closed() {
+    const NEXT_DAY: i64 = 86_400_000;
+    let crashed = || EventBody::TurnEnded {
+        outcome: TurnOutcome::Interrupted {
+            why: InterruptedWhy::Crash,
+        },
+    };
+    let writing = Told::new().asked(0, Purpose::Answer).says(90).says(900);
+    let writing = writing.at(NEXT_DAY, crashed());
+    assert_eq!(
+        writing.shown(),
+        [(Part::FirstToken, 0, 90), (Part::Decode, 90, 900)]
+    );
+    // The question and the call that it left open are closed by recovery too.
+    let item = ItemId::new(3);
+    let asking = Told::new()
+        .asked(0, Purpose::Answer)
+        .at(
+            50,
+            EventBody::ToolCallRequested {
+                item,
+                step: 1,
+                name: "write_file".to_owned(),
+                arguments: "{}".to_owned(),
+                call_id: None,
+            },
+        )
+        .at(60, EventBody::ToolCallStarted { item })
+        .at(
+            NEXT_DAY,
+            EventBody::ApprovalResolved {
+                item,
+                resolution: Resolution::Expired,
+            },
+        )
+        .at(
+            NEXT_DAY + 1,
+            EventBody::ToolCallFinished {
+                item,
+                outcome: ToolOutcome::Abandoned,
+                effect: Effect::Unknown,
+            },
+        )
+        .at(NEXT_DAY + 1, crashed());
+    let seen = Waterfall::of(&asking.0, Some(Timestamp::from_millis(2 * NEXT_DAY)));
+    assert_eq!(seen.total_ms, 60, "{seen:?}");
+    // Whoever closes Holdfast ends the turn while it lives.
+    let closed = Told::new().asked(0, Purpose::Answer).says(90).at(
+        900,
+        EventBody::TurnEnded {
+            outcome: TurnOutcome::Interrupted {
+                why: InterruptedWhy::AppExit,
+            },
+        },
+    );
+    assert_eq!(
+        closed.shown(),
+        [(Part::FirstToken, 0, 90), (Part::Decode, 90, 900)]
+    );
 }
 
 #[test]

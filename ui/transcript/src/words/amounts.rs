@@ -1,6 +1,6 @@
 //! Amounts as a reader writes them: counts, rates, short times, money, and what of a conversation a model did not see.
 
-use protocol::Unread;
+use protocol::{Image, Unread};
 
 /// "4,096"
 pub fn count(number: u64) -> String {
@@ -49,6 +49,20 @@ pub fn took(ms: u64) -> String {
     }
 }
 
+/// "image kelp.jpg, 1024 × 768, 48 kB"
+pub fn image(image: &Image) -> String {
+    let Image {
+        name,
+        width,
+        height,
+        ..
+    } = image;
+    format!(
+        "image {name}, {width} × {height}, {}",
+        super::size(image.bytes)
+    )
+}
+
 /// Millionths of a currency: "$0.0042", "$12.30", "12.30 EUR". A sign stands before the number, letters behind it.
 pub fn money(micros: u64, currency: &str) -> String {
     let (whole, rest) = (micros / 1_000_000, micros % 1_000_000);
@@ -68,6 +82,44 @@ pub fn money(micros: u64, currency: &str) -> String {
             None => format!("{currency}{amount}"),
         },
     }
+}
+
+/// That a model was told in words of earlier images; none, if there were none.
+pub fn unseen_images(images: u64) -> Option<String> {
+    match images {
+        0 => None,
+        1 => Some(
+            "The model sees no images: of the one shown earlier it was told only the name."
+                .to_owned(),
+        ),
+        more => Some(format!(
+            "The model sees no images: of the {} shown earlier it was told only the names.",
+            count(more)
+        )),
+    }
+}
+
+/// That a model was not offered the tools of its session; none, if it was. The clock is a tool of every session, and
+/// nobody misses it where it is the only one.
+pub fn untold_tools(tools: u64) -> Option<String> {
+    (tools > 1).then(|| {
+        "The model takes no tools: it could not look at the files of this chat's folder.".to_owned()
+    })
+}
+
+/// What of a conversation a model did not get, a line each; most get all of it.
+pub fn shortfalls(
+    unread: Option<&Unread>,
+    images_unseen: u64,
+    tools_untold: u64,
+) -> impl Iterator<Item = String> {
+    let unread = unread.map(|unread| self::unread(unread, None));
+    let lines = [
+        unread,
+        unseen_images(images_unseen),
+        untold_tools(tools_untold),
+    ];
+    lines.into_iter().flatten()
 }
 
 /// That a model did not see all of a conversation, and what of it. `last` begins the last message that it did not see.
@@ -156,6 +208,31 @@ mod tests {
         assert_eq!(money(12_300_000, "EUR"), "12.30 EUR");
         assert_eq!(money(1_234_567_890_000, ""), "1,234,567.89");
         assert_eq!(money(99, "EUR"), "less than 0.0001 EUR");
+    }
+
+    #[test]
+    fn tools_that_a_model_was_not_offered_are_missed_if_they_are_more_than_the_clock() {
+        assert_eq!(untold_tools(0), None);
+        assert_eq!(untold_tools(1), None);
+        let said = untold_tools(6).expect("a line");
+        assert!(said.contains("takes no tools"), "{said}");
+        assert_eq!(shortfalls(None, 0, 1).count(), 0);
+        assert_eq!(shortfalls(None, 2, 6).count(), 2);
+    }
+
+    #[test]
+    fn images_that_a_model_did_not_see_are_counted() {
+        assert_eq!(unseen_images(0), None);
+        assert_eq!(
+            unseen_images(1).as_deref(),
+            Some("The model sees no images: of the one shown earlier it was told only the name.")
+        );
+        assert_eq!(
+            unseen_images(1_200).as_deref(),
+            Some(
+                "The model sees no images: of the 1,200 shown earlier it was told only the names."
+            )
+        );
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //!
 //! Invariant: everything a reader sees of the turns is in it, an unfinished end included; nothing is added but who speaks.
 
-use protocol::{ItemBody, MessagePurpose, Part, ToolOutcome, ToolState, TurnView};
+use protocol::{Image, ItemBody, MessagePurpose, Part, ToolOutcome, ToolState, TurnView};
 
-use super::{compacted, scar, tool_state, unsupported};
+use super::{compacted, image, scar, tool_state, unsupported};
 
 /// All these turns, below the title.
 pub fn as_markdown<'a>(title: &str, turns: impl Iterator<Item = &'a TurnView>) -> String {
@@ -15,8 +15,9 @@ pub fn as_markdown<'a>(title: &str, turns: impl Iterator<Item = &'a TurnView>) -
                 ItemBody::UserMessage {
                     text,
                     purpose: MessagePurpose::Said,
+                    images,
                     ..
-                } => format!("**You:**\n\n{text}"),
+                } => format!("**You:**\n\n{}{text}", shown(images)),
                 ItemBody::UserMessage {
                     purpose: MessagePurpose::Continue { .. },
                     ..
@@ -93,6 +94,12 @@ fn fenced(text: &str) -> String {
     format!("{fence}\n{}\n{fence}", text.trim_end_matches('\n'))
 }
 
+/// What a message shows. The pictures themselves do not fit into text.
+fn shown(images: &[Image]) -> String {
+    let lines = images.iter().map(|shown| format!("*{}*\n\n", image(shown)));
+    lines.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use protocol::{
@@ -135,6 +142,7 @@ mod tests {
                 text: "Read it".to_owned(),
                 op: OpId::from_bits(1),
                 purpose: MessagePurpose::Said,
+                images: Vec::new(),
             },
             ItemBody::ToolCall {
                 name: "read_file".to_owned(),

@@ -7,7 +7,7 @@ use protocol::{
 
 use super::*;
 
-const CODES: [FailureCode; 19] = [
+const CODES: [FailureCode; 20] = [
     FailureCode::ConnectFailed,
     FailureCode::KeyRejected,
     FailureCode::ModelNotFound,
@@ -21,6 +21,7 @@ const CODES: [FailureCode; 19] = [
     FailureCode::RateLimited,
     FailureCode::QuotaExceeded,
     FailureCode::BadRequest,
+    FailureCode::CannotSeeImages,
     FailureCode::ContextOverflow,
     FailureCode::ProviderError,
     FailureCode::AllCandidatesFailed,
@@ -56,6 +57,25 @@ fn turn(outcome: TurnOutcome, answer: Option<&str>) -> TurnView {
         outcome: Some(outcome),
         slept: Vec::new(),
         ended_at: Some(at),
+    }
+}
+
+#[test]
+fn a_sentence_begins_with_a_capital_and_a_name_with_its_own_letter() {
+    for (words, said) in [
+        ("no such chat", "No such chat"),
+        ("don’t", "Don’t"),
+        ("émigré: nothing", "Émigré: nothing"),
+        ("", ""),
+        (
+            "picture.gguf: this is a picture",
+            "picture.gguf: this is a picture",
+        ),
+        ("kelp:7b cannot be asked", "kelp:7b cannot be asked"),
+        ("/m/kelp is a folder", "/m/kelp is a folder"),
+        ("llama9, then", "llama9, then"),
+    ] {
+        assert_eq!(sentence(words), said);
     }
 }
 
@@ -164,9 +184,20 @@ fn the_status_line_says_what_happens_and_for_how_long() {
             Some("connecting to Ollama"),
         ),
         (
-            Phase::LoadingModel { model: model() },
+            Phase::LoadingModel {
+                model: model(),
+                permille: None,
+            },
             42,
             Some("loading llama3.2 (0:42)"),
+        ),
+        (
+            Phase::LoadingModel {
+                model: model(),
+                permille: Some(456),
+            },
+            42,
+            Some("loading llama3.2, 45 % (0:42)"),
         ),
         (
             Phase::Waiting { model: model() },

@@ -13,6 +13,7 @@ use crate::gateway::{
     answer::{Answer, Verdict, whole},
     fault::{Fault, Said, Unreadable},
     openai::words,
+    plain::{self, Reading},
     stream::{After, Speech, Stream},
     thoughts::Source,
 };
@@ -59,13 +60,14 @@ struct Counted {
 }
 
 impl Stream<Message> {
-    pub(in crate::gateway) fn new() -> Self {
-        Self::of(Message {
+    pub(in crate::gateway) fn new(reading: Reading) -> Self {
+        let message = Message {
             answer: Answer::new(),
             blocks: Vec::new(),
             foreign: HashSet::new(),
             counted: Counted::default(),
-        })
+        };
+        Self::of(message, reading)
     }
 }
 
@@ -84,6 +86,22 @@ impl Speech for Message {
 
     fn is_whole(document: &Value) -> bool {
         document.get("content").is_some_and(Value::is_array)
+    }
+
+    fn word(&mut self, text: &str, out: &mut Vec<ModelEvent>) -> bool {
+        let Some((index, word)) = plain::anthropic(text) else {
+            return false;
+        };
+        if self.foreign.contains(&index) {
+            return true;
+        }
+        if !word.content.is_empty() {
+            self.said(Some(index), &word.content, out);
+        }
+        if !word.thinking.is_empty() {
+            self.thought(Some(index), &word.thinking, out);
+        }
+        true
     }
 
     fn chunk(&mut self, chunk: &Value, out: &mut Vec<ModelEvent>) -> After {
@@ -187,20 +205,8 @@ impl Message {
         let delta = chunk.get("delta").unwrap_or(&Value::Null);
         let text = |name: &str| words(delta.get(name));
         match delta.get("type").and_then(Value::as_str) {
-            Some("text_delta") => {
-                let text = text("text");
-                if let Some(Kind::Text(said)) = self.block(index) {
-                    said.push_str(&text);
-                }
-                self.answer.content(&text, out);
-            }
-            Some("thinking_delta") => {
-                let text = text("thinking");
-                if let Some(Kind::Thinking { thinking, .. }) = self.block(index) {
-                    thinking.push_str(&text);
-                }
-                self.answer.reasoning(Source::Thinking, &text, out);
-            }
+            Some("text_delta") => self.said(index, &text("text"), out),
+            Some("thinking_delta") => self.thought(index, &text("thinking"), out),
             Some("signature_delta") => {
                 let text = text("signature");
                 if let Some(Kind::Thinking { signature, .. }) = self.block(index) {
@@ -219,6 +225,20 @@ impl Message {
             }
             Some(_) | None => {}
         }
+    }
+
+    fn said(&mut self, index: Option<u64>, text: &str, out: &mut Vec<ModelEvent>) {
+        if let Some(Kind::Text(said)) = self.block(index) {
+            said.push_str(text);
+        }
+        self.answer.content(text, out);
+    }
+
+    fn thought(&mut self, index: Option<u64>, text: &str, out: &mut Vec<ModelEvent>) {
+        if let Some(Kind::Thinking { thinking, .. }) = self.block(index) {
+            thinking.push_str(text);
+        }
+        self.answer.reasoning(Source::Thinking, text, out);
     }
 
     fn end_block(&mut self, index: Option<u64>, out: &mut Vec<ModelEvent>) {
@@ -259,6 +279,9 @@ impl Message {
         let Some(reason) = reason.filter(|reason| !reason.is_empty()) else {
             return;
         };
+        if let Some(said) = Said::given_up(reason) {
+            return self.answer.fail(Fault::Said(said));
+        }
         let finish = match reason {
             "end_turn" | "stop_sequence" | "stop" => FinishReason::Stop,
             "max_tokens" | "model_context_window_exceeded" | "length" => FinishReason::Length,

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use protocol::{
     Check, Dialect, Failure, FailureCode, Finding, Fix, Model, Provider, ProxyChoice,
-    ShownCertificate, Verdict,
+    ShownCertificate, Verdict, is_same_model_name,
 };
 
 use crate::gateway::{failure, join, keys::KeyTrouble, peer::Distance, way};
@@ -18,8 +18,9 @@ pub(in crate::gateway) struct Seen {
     pub(in crate::gateway) provider: Provider,
     pub(in crate::gateway) has_key: bool,
     pub(in crate::gateway) key_trouble: Option<KeyTrouble>,
-    /// The model that is to be there.
-    pub(in crate::gateway) model: Option<String>,
+    /// Secret headers whose values are not kept, without which nothing is sent.
+    pub(in crate::gateway) headers_unknown: Vec<String>,
+    pub(in crate::gateway) wanted: Wanted,
     /// How far away it is; absent if the address is none.
     pub(in crate::gateway) distance: Option<Distance>,
     /// The proxy that the system names for the address.
@@ -31,6 +32,15 @@ pub(in crate::gateway) struct Seen {
     pub(in crate::gateway) here: Option<Asked>,
     /// Where else one answered.
     pub(in crate::gateway) elsewhere: Vec<Elsewhere>,
+}
+
+/// What is to be there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    /// The model.
+    pub(crate) model: Option<String>,
+    /// Models with a context length of their own, in tokens.
+    pub(crate) contexts: Vec<(String, u32)>,
 }
 
 /// What is known of a host's name.
@@ -99,16 +109,6 @@ pub(in crate::gateway) fn findings(seen: &Seen) -> Vec<Finding> {
     found
 }
 
-fn said(check: Check, verdict: Verdict, message: impl Into<String>) -> Finding {
-    Finding {
-        check,
-        verdict,
-        message: message.into(),
-        detail: None,
-        fix: None,
-    }
-}
-
 impl Seen {
     fn works(&self) -> Option<(&str, &[Model])> {
         match &self.here {
@@ -126,6 +126,21 @@ impl Seen {
             }) => Some((failure, *loading, certificate.as_deref())),
             Some(Asked::Works { .. }) | None => None,
         }
+    }
+
+    /// The certificate that a proxy showed, if that is what was not taken.
+    fn of_proxy(&self) -> Option<&ShownCertificate> {
+        let (_, _, certificate) = self.fails()?;
+        let url = join(&self.provider.base_url, "")?;
+        certificate.filter(|certificate| certificate.endpoint != way::endpoint(&url))
+    }
+
+    /// The context length that the next request asks for.
+    fn context_of(&self, model: &str) -> Option<u32> {
+        let dialect = self.provider.dialect;
+        let mut own = self.wanted.contexts.iter();
+        let own = own.find(|(name, _)| is_same_model_name(dialect, name, model));
+        own.map(|(_, tokens)| *tokens).or(self.provider.num_ctx)
     }
 
     fn is_far(&self) -> bool {
@@ -179,11 +194,11 @@ fn address(seen: &Seen) -> Option<Finding> {
     let base = &seen.provider.base_url;
     let Some(here) = join(base, "") else {
         let message = failure::no_address(base).message;
-        return Some(said(Check::Address, Verdict::Bad, message));
+        return Some(Finding::new(Check::Address, Verdict::Bad, message));
     };
     if seen.works().is_some() {
         let message = format!("{base} is where its API begins.");
-        return Some(said(Check::Address, Verdict::Good, message));
+        return Some(Finding::new(Check::Address, Verdict::Good, message));
     }
     let (_, loading, certificate) = seen.fails()?;
     if loading || certificate.is_some() {
@@ -214,7 +229,7 @@ fn address(seen: &Seen) -> Option<Finding> {
     });
     Some(Finding {
         fix,
-        ..said(Check::Address, Verdict::Bad, message)
+        ..Finding::new(Check::Address, Verdict::Bad, message)
     })
 }
 
@@ -225,12 +240,12 @@ fn name(seen: &Seen) -> Option<Finding> {
         Names::Given => None,
         Names::Known(ips) if ips.is_empty() => {
             let message = format!("The name {host} is known, but has no address.");
-            Some(said(Check::Name, Verdict::Bad, message))
+            Some(Finding::new(Check::Name, Verdict::Bad, message))
         }
         Names::Known(ips) => {
             let list: Vec<String> = ips.iter().map(IpAddr::to_string).collect();
             let message = format!("{host} is {}.", list.join(", "));
-            Some(said(Check::Name, Verdict::Good, message))
+            Some(Finding::new(Check::Name, Verdict::Good, message))
         }
         Names::Unknown(why) => {
             let advice = if host.contains('.') {
@@ -241,12 +256,12 @@ fn name(seen: &Seen) -> Option<Finding> {
             let message = format!("No machine called {host} is known here. {advice}");
             Some(Finding {
                 detail: Some(why.clone()),
-                ..said(Check::Name, Verdict::Bad, message)
+                ..Finding::new(Check::Name, Verdict::Bad, message)
             })
         }
         Names::Silent => {
             let message = format!("Nobody said who {host} is. Is this computer in a network?");
-            Some(said(Check::Name, Verdict::Bad, message))
+            Some(Finding::new(Check::Name, Verdict::Bad, message))
         }
     }
 }
@@ -255,17 +270,28 @@ fn proxy(seen: &Seen) -> Option<Finding> {
     let failed = seen.fails().is_some_and(|(failure, _, certificate)| {
         failure.code == FailureCode::ConnectFailed && certificate.is_none()
     });
+    if let Some(certificate) = seen.of_proxy() {
+        let words = failure::proxy_certificate_words(certificate);
+        return Some(Finding {
+            fix: seen.with(|provider| provider.connection.proxy = ProxyChoice::Direct),
+            ..Finding::new(
+                Check::Proxy,
+                Verdict::Bad,
+                crate::sentence(words.trim_end_matches('.')),
+            )
+        });
+    }
     match (&seen.provider.connection.proxy, seen.proxied()) {
         (ProxyChoice::System, None) => {
             let proxy = seen.system_proxy.as_ref().filter(|_| !seen.is_far())?;
             let message = format!(
                 "The system’s proxy {proxy} would take this address too; Holdfast goes past it, as to every server near by."
             );
-            Some(said(Check::Proxy, Verdict::Note, message))
+            Some(Finding::new(Check::Proxy, Verdict::Note, message))
         }
         (ProxyChoice::System, Some(proxy)) if failed => Some(Finding {
             fix: seen.with(|provider| provider.connection.proxy = ProxyChoice::Direct),
-            ..said(
+            ..Finding::new(
                 Check::Proxy,
                 Verdict::Bad,
                 format!(
@@ -275,7 +301,7 @@ fn proxy(seen: &Seen) -> Option<Finding> {
         }),
         (ProxyChoice::Proxy { .. }, Some(proxy)) if failed => Some(Finding {
             fix: seen.with(|provider| provider.connection.proxy = ProxyChoice::Direct),
-            ..said(
+            ..Finding::new(
                 Check::Proxy,
                 Verdict::Bad,
                 format!(
@@ -285,7 +311,7 @@ fn proxy(seen: &Seen) -> Option<Finding> {
         }),
         (_, Some(proxy)) => {
             let message = format!("It is reached through the proxy {proxy}.");
-            Some(said(Check::Proxy, Verdict::Note, message))
+            Some(Finding::new(Check::Proxy, Verdict::Note, message))
         }
         (ProxyChoice::Direct | ProxyChoice::Proxy { .. }, None) => None,
     }
@@ -313,7 +339,7 @@ fn connection(seen: &Seen) -> Option<Finding> {
                 deaf.join(" and ")
             )
         };
-        return Some(said(Check::Connection, Verdict::Good, message));
+        return Some(Finding::new(Check::Connection, Verdict::Good, message));
     }
     let ollama = seen.provider.dialect == Dialect::Ollama;
     if !refused.is_empty() {
@@ -329,7 +355,7 @@ fn connection(seen: &Seen) -> Option<Finding> {
             "The machine is there, but nothing listens at {}. {advice}",
             refused.join(" or ")
         );
-        return Some(said(Check::Connection, Verdict::Bad, message));
+        return Some(Finding::new(Check::Connection, Verdict::Bad, message));
     }
     let card = seen.provider.connection.wakes;
     let fix = card.map(|card| Fix::Wake { card });
@@ -346,7 +372,7 @@ fn connection(seen: &Seen) -> Option<Finding> {
         let message = format!("Nobody answers at {}. {advice}", silent.join(" or "));
         return Some(Finding {
             fix,
-            ..said(Check::Connection, Verdict::Bad, message)
+            ..Finding::new(Check::Connection, Verdict::Bad, message)
         });
     }
     let words: Vec<String> = seen
@@ -360,7 +386,7 @@ fn connection(seen: &Seen) -> Option<Finding> {
     Some(Finding {
         detail: (!words.is_empty()).then(|| words.join("; ")),
         fix,
-        ..said(
+        ..Finding::new(
             Check::Connection,
             Verdict::Bad,
             "No way leads to its address from here. Is this computer in the right network, and is the other one on?",
@@ -370,7 +396,7 @@ fn connection(seen: &Seen) -> Option<Finding> {
 
 fn certificate(seen: &Seen) -> Option<Finding> {
     let url = join(&seen.provider.base_url, "")?;
-    if url.scheme() != "https" {
+    if url.scheme() != "https" || seen.of_proxy().is_some() {
         return None;
     }
     let here = way::endpoint(&url);
@@ -390,7 +416,7 @@ fn certificate(seen: &Seen) -> Option<Finding> {
                 fix: Some(Fix::Trust {
                     certificate: Box::new(certificate.clone()),
                 }),
-                ..said(Check::Certificate, Verdict::Bad, message)
+                ..Finding::new(Check::Certificate, Verdict::Bad, message)
             })
         }
         (Some(_), _, Some(trusted)) => {
@@ -398,11 +424,11 @@ fn certificate(seen: &Seen) -> Option<Finding> {
                 "You trust one certificate here, whatever this system says, by its SHA-256 {}.",
                 trusted.sha256.in_pairs()
             );
-            Some(said(Check::Certificate, Verdict::Note, message))
+            Some(Finding::new(Check::Certificate, Verdict::Note, message))
         }
         (Some(_), _, None) => {
             let message = "This system knows who vouches for its certificate.";
-            Some(said(Check::Certificate, Verdict::Good, message))
+            Some(Finding::new(Check::Certificate, Verdict::Good, message))
         }
         (None, _, _) => None,
     }
@@ -411,24 +437,25 @@ fn certificate(seen: &Seen) -> Option<Finding> {
 fn server(seen: &Seen) -> Option<Finding> {
     if let Some((server, _)) = seen.works() {
         let message = format!("{server} answers.");
-        return Some(said(Check::Server, Verdict::Good, message));
+        return Some(Finding::new(Check::Server, Verdict::Good, message));
     }
     let (failure, loading, certificate) = seen.fails()?;
     if loading {
         let message = "It is still loading its model, and answers in a while.";
-        return Some(said(Check::Server, Verdict::Note, message));
+        return Some(Finding::new(Check::Server, Verdict::Note, message));
     }
     // Said already, by what comes before.
     let is_away = failure.code == FailureCode::ConnectFailed
         && seen.knocks.iter().all(|(_, knock)| *knock != Knock::Open)
         && (!seen.knocks.is_empty() || seen.names != Names::Given || seen.proxied().is_some());
-    if certificate.is_some() || is_away || seen.key_trouble.is_some() {
+    let is_unasked = seen.key_trouble.is_some() || !seen.headers_unknown.is_empty();
+    if certificate.is_some() || is_away || is_unasked {
         return None;
     }
     match failure.code {
         FailureCode::KeyRejected => {
             let message = "It is there, and asks who we are.";
-            Some(said(Check::Server, Verdict::Note, message))
+            Some(Finding::new(Check::Server, Verdict::Note, message))
         }
         FailureCode::ConnectFailed
         | FailureCode::StreamCut
@@ -442,6 +469,7 @@ fn server(seen: &Seen) -> Option<Finding> {
         | FailureCode::RateLimited
         | FailureCode::QuotaExceeded
         | FailureCode::BadRequest
+        | FailureCode::CannotSeeImages
         | FailureCode::ContextOverflow
         | FailureCode::ProviderError
         | FailureCode::AllCandidatesFailed
@@ -449,7 +477,7 @@ fn server(seen: &Seen) -> Option<Finding> {
         | FailureCode::Panicked
         | FailureCode::Aborted => Some(Finding {
             detail: failure.detail.clone(),
-            ..said(Check::Server, Verdict::Bad, failure.message.clone())
+            ..Finding::new(Check::Server, Verdict::Bad, failure.message.clone())
         }),
     }
 }
@@ -458,12 +486,24 @@ fn key(seen: &Seen) -> Option<Finding> {
     if let Some(trouble) = &seen.key_trouble {
         let fix = match trouble {
             KeyTrouble::ForAnother { .. } => Fix::CarryKey,
-            KeyTrouble::Silent { .. } | KeyTrouble::Unreadable(_) => Fix::EnterKey,
+            KeyTrouble::Silent { .. } | KeyTrouble::Unreadable(_) | KeyTrouble::Gone(_) => {
+                Fix::EnterKey
+            }
         };
         let words = crate::sentence(&trouble.to_string());
         return Some(Finding {
             fix: Some(fix),
-            ..said(Check::Key, Verdict::Bad, words)
+            ..Finding::new(Check::Key, Verdict::Bad, words)
+        });
+    }
+    if !seen.headers_unknown.is_empty() {
+        let message = format!(
+            "It was not asked: a header that goes with every request has no value yet ({}). Enter it where the key is.",
+            seen.headers_unknown.join(", ")
+        );
+        return Some(Finding {
+            fix: Some(Fix::EnterKey),
+            ..Finding::new(Check::Key, Verdict::Bad, message)
         });
     }
     if seen.works().is_some() {
@@ -474,7 +514,7 @@ fn key(seen: &Seen) -> Option<Finding> {
             }
             (false, false) => "It wants none.",
         };
-        return Some(said(Check::Key, Verdict::Good, message));
+        return Some(Finding::new(Check::Key, Verdict::Good, message));
     }
     let (failure, _, _) = seen.fails()?;
     if failure.code != FailureCode::KeyRejected {
@@ -488,7 +528,7 @@ fn key(seen: &Seen) -> Option<Finding> {
     Some(Finding {
         detail: failure.detail.clone(),
         fix: Some(Fix::EnterKey),
-        ..said(Check::Key, Verdict::Bad, message)
+        ..Finding::new(Check::Key, Verdict::Bad, message)
     })
 }
 
@@ -507,7 +547,7 @@ fn language(seen: &Seen) -> Option<Finding> {
     });
     Some(Finding {
         fix,
-        ..said(
+        ..Finding::new(
             Check::Language,
             Verdict::Note,
             "This is an Ollama. Only in its own language can its context length be set, and how long it keeps a model loaded.",
@@ -518,18 +558,18 @@ fn language(seen: &Seen) -> Option<Finding> {
 fn models(seen: &Seen) -> Option<Finding> {
     let (_, models) = seen.works()?;
     Some(match models.len() {
-        0 if seen.provider.dialect == Dialect::Ollama => said(
+        0 if seen.provider.dialect == Dialect::Ollama => Finding::new(
             Check::Models,
             Verdict::Bad,
             "It has no models yet. Get one there: ollama pull llama3.2",
         ),
-        0 => said(
+        0 => Finding::new(
             Check::Models,
             Verdict::Bad,
             "It offers no models. Load one there, then look again.",
         ),
-        1 => said(Check::Models, Verdict::Good, "It offers one model."),
-        count => said(
+        1 => Finding::new(Check::Models, Verdict::Good, "It offers one model."),
+        count => Finding::new(
             Check::Models,
             Verdict::Good,
             format!("It offers {count} models."),
@@ -539,42 +579,44 @@ fn models(seen: &Seen) -> Option<Finding> {
 
 fn model(seen: &Seen) -> Option<Finding> {
     let (_, models) = seen.works()?;
-    let wanted = seen.model.as_ref()?;
-    let is_it = |model: &Model| {
-        let latest = format!("{wanted}:latest");
-        model.name == *wanted || model.name == latest
-    };
+    let wanted = seen.wanted.model.as_ref()?;
+    let is_it = |model: &Model| is_same_model_name(seen.provider.dialect, &model.name, wanted);
     if models.is_empty() {
         return None;
     }
     if models.iter().any(is_it) {
         let message = format!("It has {wanted}, the model used last.");
-        return Some(said(Check::Model, Verdict::Good, message));
+        return Some(Finding::new(Check::Model, Verdict::Good, message));
     }
     let message = format!("It does not have {wanted}, the model used last. Choose another one.");
     Some(Finding {
         fix: Some(Fix::ChooseModel {
             models: models.iter().map(|model| model.name.clone()).collect(),
         }),
-        ..said(Check::Model, Verdict::Bad, message)
+        ..Finding::new(Check::Model, Verdict::Bad, message)
     })
 }
 
 fn context(seen: &Seen) -> Option<Finding> {
     let (_, models) = seen.works()?;
-    let wanted = u64::from(seen.provider.num_ctx?);
     if seen.provider.dialect != Dialect::Ollama {
         return None;
     }
-    let other = models.iter().find(|model| {
-        model.loaded == Some(true)
-            && model.context_tokens.is_some_and(|tokens| tokens != wanted)
-            && seen.model.as_ref().is_none_or(|name| model.name == *name)
-    })?;
-    let has = other.context_tokens.unwrap_or_default();
+    let is_meant = |model: &&Model| {
+        let named = seen.wanted.model.as_ref();
+        named.is_none_or(|name| is_same_model_name(Dialect::Ollama, &model.name, name))
+    };
+    let (other, has, wanted) = models
+        .iter()
+        .filter(|model| model.loaded == Some(true))
+        .filter(is_meant)
+        .find_map(|model| {
+            let (has, wanted) = (model.context_tokens?, seen.context_of(&model.name)?);
+            (has != u64::from(wanted)).then_some((model, has, wanted))
+        })?;
     let message = format!(
         "{} is loaded with a context of {has} tokens, by somebody else or an earlier setting. Your setting is {wanted}, so the next request loads it anew.",
         other.name
     );
-    Some(said(Check::Context, Verdict::Note, message))
+    Some(Finding::new(Check::Context, Verdict::Note, message))
 }

@@ -15,24 +15,10 @@ fn provider(dialect: Dialect, base_url: &str) -> Provider {
         base_url: base_url.to_owned(),
         num_ctx: None,
         keep_alive: None,
+        files: Vec::new(),
         think: Think::default(),
         limits: None,
         connection: Connection::default(),
-    }
-}
-
-fn model(name: &str) -> Model {
-    Model {
-        name: name.to_owned(),
-        loaded: None,
-        memory_bytes: None,
-        vram_bytes: None,
-        expires_at: None,
-        size_bytes: None,
-        context_tokens: None,
-        parameters: None,
-        quantization: None,
-        capabilities: Vec::new(),
     }
 }
 
@@ -43,7 +29,8 @@ fn seen(dialect: Dialect, base_url: &str) -> Seen {
         provider,
         has_key: false,
         key_trouble: None,
-        model: None,
+        headers_unknown: Vec::new(),
+        wanted: Wanted::default(),
         system_proxy: None,
         names: Names::Given,
         knocks: Vec::new(),
@@ -55,7 +42,7 @@ fn seen(dialect: Dialect, base_url: &str) -> Seen {
 fn works(models: &[&str]) -> Option<Asked> {
     Some(Asked::Works {
         server: "Ollama 0.12.3".to_owned(),
-        models: models.iter().map(|name| model(name)).collect(),
+        models: models.iter().map(|name| Model::named(*name)).collect(),
     })
 }
 
@@ -72,7 +59,7 @@ fn answers(dialect: Dialect, base_url: &str) -> Elsewhere {
         base_url: base_url.to_owned(),
         dialect,
         server: "llama.cpp".to_owned(),
-        models: vec![model("m")],
+        models: vec![Model::named("m")],
     }
 }
 
@@ -333,6 +320,37 @@ fn a_certificate_is_offered_to_be_trusted_with_all_that_is_wrong_with_it() {
 }
 
 #[test]
+fn the_certificate_of_a_proxy_is_no_certificate_of_the_server() {
+    let certificate = ShownCertificate {
+        endpoint: "proxy.lan:3129".to_owned(),
+        sha256: Fingerprint::from_bytes([0xab; 32]),
+        subject: "Proxy".to_owned(),
+        issuer: "Proxy".to_owned(),
+        names: vec!["proxy.lan".to_owned()],
+        not_before: None,
+        not_after: None,
+        faults: vec![CertificateFault::SelfSigned],
+    };
+    for base in ["http://gpubox:8080/v1", "https://api.example.com/v1"] {
+        let mut seen = seen(Dialect::OpenAiChat, base);
+        let url = "https://proxy.lan:3129".to_owned();
+        seen.provider.connection.proxy = ProxyChoice::Proxy { url };
+        seen.here = Some(Asked::Fails {
+            failure: Failure::new(FailureCode::ConnectFailed, "tls"),
+            loading: false,
+            certificate: Some(Box::new(certificate.clone())),
+        });
+        let found = findings(&seen);
+        assert_eq!(bad(&found), [Check::Proxy], "{base}");
+        let finding = of(&found, Check::Proxy);
+        let said = &finding.message;
+        assert!(said.contains("of the proxy proxy.lan:3129"), "{said}");
+        let past = changed(finding);
+        assert_eq!(past.connection.proxy, ProxyChoice::Direct, "{base}");
+    }
+}
+
+#[test]
 fn what_answers_and_is_no_model_server_is_named() {
     let mut page = seen(Dialect::OpenAiChat, "http://192.168.1.1/v1");
     page.knocks = at("192.168.1.1:80", Knock::Open);
@@ -358,6 +376,18 @@ fn a_key_is_wanted_refused_or_kept_for_somebody_else() {
     let found = findings(&locked);
     assert!(of(&found, Check::Key).message.contains("refuses the key"));
 
+    locked.headers_unknown = vec!["X-Ticket".to_owned()];
+    let found = findings(&locked);
+    assert_eq!(bad(&found), [Check::Key]);
+    let said = &of(&found, Check::Key).message;
+    assert!(
+        said.contains("X-Ticket") && said.contains("not asked"),
+        "{said}"
+    );
+    let asks = found.iter().any(|finding| finding.check == Check::Server);
+    assert!(!asks, "nobody asked who we are: {found:#?}");
+    locked.headers_unknown.clear();
+
     locked.has_key = false;
     locked.key_trouble = Some(KeyTrouble::ForAnother {
         entered_for: "https://old.example.com".to_owned(),
@@ -375,7 +405,7 @@ fn models_that_are_missing_or_would_be_loaded_anew_are_told() {
 
     let mut other = seen(Dialect::Ollama, "http://localhost:11434");
     other.here = works(&["a:latest", "b"]);
-    other.model = Some("gone".to_owned());
+    other.wanted.model = Some("gone".to_owned());
     let found = findings(&other);
     assert_eq!(bad(&found), [Check::Model]);
     let models = vec!["a:latest".to_owned(), "b".to_owned()];
@@ -383,15 +413,19 @@ fn models_that_are_missing_or_would_be_loaded_anew_are_told() {
         of(&found, Check::Model).fix,
         Some(Fix::ChooseModel { models })
     );
-    other.model = Some("a".to_owned());
+    other.wanted.model = Some("a".to_owned());
     assert_eq!(bad(&findings(&other)), [], "its tag is latest");
+    other.wanted.model = Some("B:latest".to_owned());
+    assert_eq!(bad(&findings(&other)), [], "an Ollama sees one name");
+    other.provider.dialect = Dialect::OpenAiChat;
+    assert_eq!(bad(&findings(&other)), [Check::Model], "others see two");
 
     let mut loaded = seen(Dialect::Ollama, "http://localhost:11434");
     loaded.provider.num_ctx = Some(8192);
     let there = Model {
         loaded: Some(true),
         context_tokens: Some(4096),
-        ..model("m")
+        ..Model::named("m")
     };
     loaded.here = Some(Asked::Works {
         server: "Ollama".to_owned(),
@@ -401,6 +435,20 @@ fn models_that_are_missing_or_would_be_loaded_anew_are_told() {
     let finding = of(&found, Check::Context);
     assert_eq!(finding.verdict, Verdict::Note);
     assert!(finding.message.contains("4096") && finding.message.contains("8192"));
+    let told = |seen: &Seen| {
+        let found = findings(seen);
+        let mut all = found.into_iter();
+        all.find(|finding| finding.check == Check::Context)
+            .map(|finding| finding.message)
+    };
+    loaded.wanted.model = Some("M:latest".to_owned());
+    assert!(told(&loaded).is_some(), "it is the same model");
+    loaded.wanted.contexts = vec![("m:latest".to_owned(), 4096)];
+    assert_eq!(told(&loaded), None, "the model's own word is nearer");
+    loaded.provider.num_ctx = None;
+    loaded.wanted.contexts = vec![("m".to_owned(), 16_384)];
+    let words = told(&loaded).unwrap_or_default();
+    assert!(words.contains("4096") && words.contains("16384"), "{words}");
 }
 
 #[test]
@@ -418,11 +466,22 @@ fn an_ollama_that_was_entered_as_something_else_is_offered_its_own_language() {
 }
 
 #[test]
+fn an_ollama_at_another_port_is_another_server() {
+    assert_eq!(as_ollama("http://gpubox:11434/v1"), ["http://gpubox:11434"]);
+    let typed = address::places("http://gpubox/v1").expect("an address");
+    assert!(
+        typed.len() > 1,
+        "an address to be added is looked for at more"
+    );
+    assert_eq!(as_ollama("http://gpubox/v1"), ["http://gpubox"]);
+}
+
+#[test]
 fn a_server_that_is_well_has_nothing_bad_and_its_findings_stand_in_order() {
     let mut seen = seen(Dialect::Ollama, "http://localhost:11434");
     seen.knocks = at("127.0.0.1:11434", Knock::Open);
     seen.here = works(&["m"]);
-    seen.model = Some("m".to_owned());
+    seen.wanted.model = Some("m".to_owned());
     let found = findings(&seen);
     let checks: Vec<Check> = found.iter().map(|finding| finding.check).collect();
     assert_eq!(

@@ -29,6 +29,30 @@ fn judged(dialect: Dialect, status: u16, body: &str) -> (FailureCode, Retry) {
 }
 
 #[test]
+fn where_a_server_points_is_told_without_the_key_and_without_what_is_asked_there() {
+    let mut peer = peer(Dialect::OpenAiChat);
+    peer.access.secrets = Secrets::of(ApiKey::new("sk-secret-123"));
+    // A key that the cut for showing would go through.
+    let long = format!("http://127.0.0.1:1/{:a<170}/sk-secret-123", "");
+    for to in [
+        "http://127.0.0.1:1/login?key=sk-secret-123",
+        "http://127.0.0.1:1/sk-secret-123/login#sk-secret-123",
+        &long,
+    ] {
+        let reply = Reply {
+            location: Some(to),
+            ..reply(302, "")
+        };
+        let message = refused(&peer, &reply).error.failure.message;
+        assert!(
+            message.contains("points elsewhere: http://127.0.0.1:1/"),
+            "{message}"
+        );
+        assert!(!message.contains("secret"), "{message}");
+    }
+}
+
+#[test]
 fn every_recorded_refusal_has_its_name() {
     use FailureCode::*;
     let later = Retry::WhenLoaded(LOADING_WAIT);
@@ -361,6 +385,72 @@ fn sentences_name_what_the_reader_can_act_on() {
 }
 
 #[test]
+fn an_error_without_words_is_told_by_its_code() {
+    for (status, body, said) in [
+        (
+            500,
+            "{\"error\":{\"code\":\"E1\"}}",
+            "failed (status 500): E1.",
+        ),
+        (
+            500,
+            "{\"error\":{\"code\":1234}}",
+            "failed (status 500): 1234.",
+        ),
+        (
+            500,
+            "{\"error\":{\"message\":\" \",\"type\":\"engine_dead\"}}",
+            "failed (status 500): engine_dead.",
+        ),
+        (
+            500,
+            "{\"error\":{\"code\":\"E1\",\"message\":\"no\"}}",
+            "failed (status 500): no.",
+        ),
+        // What is said already.
+        (500, "{\"error\":{\"code\":500}}", "failed (status 500)."),
+        (
+            400,
+            "{\"error\":{\"code\":\"E1\"}}",
+            "refused the request: E1.",
+        ),
+    ] {
+        let failure = refused(&peer(Dialect::OpenAiChat), &reply(status, body)).error;
+        let said = format!("Box at 127.0.0.1:11434 {said}");
+        assert_eq!(failure.failure.message, said, "{body}");
+    }
+    let said = Said::read(&serde_json::json!({"error":{"code":"E1"}})).unwrap();
+    let midway = faulty(&peer(Dialect::OpenAiChat), &Fault::Said(said));
+    assert_eq!(midway.failure.message, "Box at 127.0.0.1:11434 failed: E1.");
+}
+
+#[test]
+fn a_code_that_repeats_the_key_is_redacted_too() {
+    let mut peer = peer(Dialect::OpenAiChat);
+    peer.access.secrets.key = Some(ApiKey::new("sk-sentinel-4711"));
+    let body = "{\"error\":{\"code\":\"no_sk-sentinel-4711\"}}";
+    let words = format!("{:?}", refused(&peer, &reply(500, body)).error.failure);
+    assert!(!words.contains("sk-sent"), "{words}");
+}
+
+#[test]
+fn a_web_page_that_says_too_large_names_the_request_and_not_the_address() {
+    let page = "<html>\r\n<head><title>413 Request Entity Too Large</title></head>\r\n<body>nginx</body></html>";
+    for dialect in [Dialect::Ollama, Dialect::OpenAiChat, Dialect::Anthropic] {
+        let error = refused(&peer(dialect), &reply(413, page)).error;
+        let said = (error.failure.code, error.retry);
+        assert_eq!(said, (FailureCode::BadRequest, Retry::Never));
+        let words = error.failure.message;
+        assert!(
+            words.contains("does not take requests as large as this one")
+                && words.contains("client_max_body_size")
+                && !words.contains("Check the address"),
+            "{words}"
+        );
+    }
+}
+
+#[test]
 fn a_server_of_tls_that_was_asked_without_says_so_in_any_of_its_ways() {
     for body in [
         "Client sent an HTTP request to an HTTPS server.\n",
@@ -505,6 +595,7 @@ fn a_provider_is_known_by_its_name_model_and_address() {
         base_url: "http://192.168.1.7:11434".into(),
         num_ctx: None,
         keep_alive: None,
+        files: Vec::new(),
         think: protocol::Think::ServerDefault,
         limits: None,
         connection: protocol::Connection::default(),

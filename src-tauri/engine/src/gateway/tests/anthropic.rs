@@ -4,7 +4,7 @@ use protocol::{Dialect, FinishReason, Think};
 use serde_json::{Value, json};
 
 use crate::gateway::{
-    CallMade, Message, ModelEvent, ModelRequest, ToolSpec,
+    CallMade, Images, Message, ModelEvent, ModelRequest, ToolSpec,
     anthropic::{Ways, encode},
     fault::Fault,
 };
@@ -12,7 +12,10 @@ use crate::gateway::{
 use super::{Decoded, decode};
 
 fn user(text: &str) -> Message {
-    Message::User { text: text.into() }
+    Message::User {
+        text: text.into(),
+        images: Vec::new(),
+    }
 }
 
 fn call(call_id: &str) -> CallMade {
@@ -45,6 +48,7 @@ fn asking(messages: Vec<Message>) -> ModelRequest {
         messages,
         tools: vec![],
         options: protocol::ModelOptions::default(),
+        images: Images::default(),
     }
 }
 

@@ -20,8 +20,8 @@ use tokio::{
 use crate::{
     clock::{Clock, Sleep},
     gateway::{
-        ApiKey, Asked, AttemptError, Gateway, Keys, Limits, Message, ModelEvent, ModelRequest,
-        NoKeys, Retry, Secrets, StepEnd,
+        ApiKey, Asked, AttemptError, Gateway, Images, Keys, Limits, Message, ModelEvent,
+        ModelRequest, NoKeys, Retry, Secrets, StepEnd,
     },
 };
 
@@ -192,9 +192,11 @@ pub(super) fn provider(dialect: Dialect, address: &str) -> Provider {
         base_url: match dialect {
             Dialect::Ollama => format!("http://{address}"),
             Dialect::OpenAiChat | Dialect::Anthropic => format!("http://{address}/v1"),
+            Dialect::Local => format!("/models/{address}"),
         },
         num_ctx: None,
         keep_alive: None,
+        files: Vec::new(),
         think: Think::ServerDefault,
         limits: None,
         connection: protocol::Connection::default(),
@@ -204,9 +206,13 @@ pub(super) fn provider(dialect: Dialect, address: &str) -> Provider {
 pub(super) fn request() -> ModelRequest {
     ModelRequest {
         model: "m".into(),
-        messages: vec![Message::User { text: "hi".into() }],
+        messages: vec![Message::User {
+            text: "hi".into(),
+            images: Vec::new(),
+        }],
         tools: vec![],
         options: protocol::ModelOptions::default(),
+        images: Images::default(),
     }
 }
 
@@ -579,7 +585,7 @@ fn a_server_that_loads_its_model_says_so_and_is_asked_again() {
         let body = cassette::load("loading-chat").text();
         say(&mut socket, &reply("503 Service Unavailable", "", &body)).await;
         assert_eq!(attempt.next().await, ModelEvent::Sent);
-        assert_eq!(attempt.next().await, ModelEvent::Loading);
+        assert_eq!(attempt.next().await, ModelEvent::Loading { permille: None });
         assert_eq!(
             attempt.fails().await.retry,
             Retry::WhenLoaded(Duration::from_secs(2))

@@ -237,7 +237,7 @@ fn an_answer_cut_before_its_end_marker_is_truncated_and_keeps_what_came() {
     for tape in answers().iter().filter(|tape| fault(&tape.name).is_none()) {
         let (want, body) = (whole(tape), tape.text());
         let end = match dialect(tape) {
-            Dialect::Ollama => "\n",
+            Dialect::Ollama | Dialect::Local => "\n",
             Dialect::OpenAiChat | Dialect::Anthropic => "\n\n",
         };
         // Long answers hold nothing that short ones do not; their cuts are tried more widely spaced.

@@ -4,7 +4,7 @@ use protocol::{Decimal, Dialect, ModelOptions, Provider, ProviderId, Think};
 use serde_json::{Value, json};
 
 use crate::gateway::{
-    CallMade, Message, ModelRequest, ToolSpec, anthropic, ollama,
+    CallMade, Images, Message, ModelRequest, ToolSpec, anthropic, ollama,
     openai::{self, AskUsage},
 };
 
@@ -16,6 +16,7 @@ pub(super) fn provider(dialect: Dialect) -> Provider {
         base_url: "http://h".into(),
         num_ctx: None,
         keep_alive: None,
+        files: Vec::new(),
         think: Think::ServerDefault,
         limits: None,
         connection: protocol::Connection::default(),
@@ -28,6 +29,7 @@ fn asking(messages: Vec<Message>) -> ModelRequest {
         messages,
         tools: vec![],
         options: ModelOptions::default(),
+        images: Images::default(),
     }
 }
 
@@ -55,7 +57,10 @@ fn conversation() -> ModelRequest {
             Message::System {
                 text: "be brief".into(),
             },
-            Message::User { text: "hi".into() },
+            Message::User {
+                text: "hi".into(),
+                images: Vec::new(),
+            },
             Message::Assistant {
                 text: String::new(),
                 calls: vec![],

@@ -1,10 +1,13 @@
 //! Shapes of answers that people met in the wild, by table; and any bytes at all.
 
 use proptest::prelude::*;
-use protocol::{Dialect, FinishReason};
+use protocol::{Dialect, FinishReason, Part, Usage};
 use serde_json::{Value, json};
 
-use crate::gateway::fault::{Fault, Kind};
+use crate::gateway::{
+    ModelEvent,
+    fault::{Fault, Kind},
+};
 
 use super::{Decoded, cassette, decode};
 
@@ -128,7 +131,6 @@ fn what_comes_after_the_end_marker_changes_nothing() {
         "data: {\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"stop\"}]}\n\n";
     for after in [
         "data: {\"error\":\"late\"}\n\n",
-        A,
         "data: {\"choices\":[{\"message\":{\"content\":\"ab\"},\"finish_reason\":\"length\"}]}\n\n",
         "garbage\n",
         "data: {\"choi",
@@ -143,6 +145,371 @@ fn what_comes_after_the_end_marker_changes_nothing() {
         assert_eq!(got.answer(), "a", "{after}");
         assert_eq!(finish(&got), Ok(FinishReason::Stop), "{after}");
     }
+}
+
+#[test]
+fn more_of_the_answer_after_its_end_marker_is_not_dropped() {
+    let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    let cut = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\n";
+    let done = "data: [DONE]\n\n";
+    for (body, want) in [
+        (format!("{A}{end}{A}"), FinishReason::Stop),
+        (format!("{A}{end}{A}{done}"), FinishReason::Stop),
+        (format!("{A}{cut}{A}{done}"), FinishReason::Length),
+        (format!("{A}{cut}{A}{end}{done}"), FinishReason::Stop),
+    ] {
+        let got = openai(&body);
+        assert_eq!(got.answer(), "aa", "{body}");
+        assert_eq!(finish(&got), Ok(want), "{body}");
+    }
+    let thought =
+        "data: {\"choices\":[{\"delta\":{\"reasoning\":\"r\"},\"finish_reason\":\"stop\"}]}\n\n";
+    let got = openai(&format!("{thought}{A}{end}{done}"));
+    assert_eq!((got.reasoning(), got.answer()), ("r".into(), "a".into()));
+    let call = stream(
+        &[json!({"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}]})],
+        "tool_calls",
+    );
+    let got = openai(&format!("{A}{end}{call}"));
+    assert_eq!((&*got.answer(), got.calls()), ("a", vec![("f", "{}")]));
+    assert_eq!(finish(&got), Ok(FinishReason::ToolCalls));
+}
+
+#[test]
+fn a_field_that_nobody_knows_is_passed_over_if_the_answer_came_to_its_end() {
+    let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    for field in ["x-note: hi\n\n", "meta\n\n", "x-request-id: 77\n"] {
+        let whole = openai(&format!("{A}{field}{A}{end}"));
+        assert_eq!(whole.answer(), "aa", "{field}");
+        assert_eq!(finish(&whole), Ok(FinishReason::Stop), "{field}");
+        // What is missing at the end may be what that was.
+        match openai(&format!("{A}{field}{A}")).end {
+            Err(Fault::Said(said)) => assert_eq!(said.message, field.trim(), "{field}"),
+            other => panic!("{field}: {other:?}"),
+        }
+    }
+    for words in [
+        "upstream failed\n\n",
+        "ta: {\"choices\":[]}\n\n",
+        "Bad gateway\n\n",
+    ] {
+        let spoilt = openai(&format!("{A}{words}{A}{end}"));
+        assert!(spoilt.end.is_err(), "{words}");
+    }
+}
+
+#[test]
+fn a_reason_that_says_it_was_given_up_is_no_end() {
+    for reason in [
+        "cancelled",
+        "canceled",
+        "insufficient_system_resource",
+        "engine_error",
+        "timeout",
+    ] {
+        let end = format!(
+            "data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"{reason}\"}}]}}\n\n"
+        );
+        match openai(&format!("{A}{end}data: [DONE]\n\n")).end {
+            Err(Fault::Said(said)) => {
+                assert!(said.message.contains("gave the answer up"), "{said:?}")
+            }
+            other => panic!("{reason}: {other:?}"),
+        }
+    }
+    let in_ollama =
+        "{\"message\":{\"content\":\"a\"}}\n{\"done\":true,\"done_reason\":\"aborted\"}\n";
+    let in_anthropic = "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"a\"}}\n\n\
+                        data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"timeout\"}}\n\n";
+    for (dialect, body) in [
+        (Dialect::Ollama, in_ollama),
+        (Dialect::Anthropic, in_anthropic),
+    ] {
+        let got = decode(dialect, [body.as_bytes()]);
+        assert_eq!(got.answer(), "a", "{body}");
+        match got.end {
+            Err(Fault::Said(said)) => assert!(said.message.contains("gave the answer up")),
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+    for body in [
+        "data: {\"status\":\"error\",\"msg\":\"m\"}\n\n",
+        "data: {\"success\":false,\"error_msg\":\"m\"}\n\n",
+    ] {
+        match openai(&format!("{A}{body}data: [DONE]\n\n")).end {
+            Err(Fault::Said(said)) => assert_eq!(said.message, "m", "{body}"),
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_count_that_nobody_can_have_counted_is_unknown() {
+    let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1e300,\"completion_tokens\":18446744073709551615}}\n\n";
+    let usage = openai(&format!("{A}{end}")).end.map(|end| end.usage);
+    assert_eq!(usage, Ok(Usage::default()));
+}
+
+/// Where a piece of text stands, and how JSON has it.
+type Piece = (Field, &'static str);
+
+/// A whole answer of these pieces.
+fn of_pieces(dialect: Dialect, pieces: &[Piece]) -> String {
+    let mut body = String::new();
+    for (field, text) in pieces {
+        body += &match (dialect, field) {
+            (_, Field::Ping) if dialect == Dialect::Anthropic => {
+                "event: ping\ndata: {\"type\":\"ping\"}\n\n".to_owned()
+            }
+            (Dialect::Anthropic, field) => {
+                let (kind, name) = match field {
+                    Field::Answer | Field::Ping => ("text_delta", "text"),
+                    Field::Thought => ("thinking_delta", "thinking"),
+                };
+                format!(
+                    "data: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"{kind}\",\"{name}\":\"{text}\"}}}}\n\n"
+                )
+            }
+            (Dialect::Ollama, field) => {
+                let name = field.name("thinking");
+                format!(
+                    "{{\"message\":{{\"role\":\"assistant\",\"{name}\":\"{text}\"}},\"done\":false}}\n"
+                )
+            }
+            (Dialect::OpenAiChat | Dialect::Local, field) => {
+                let name = field.name("reasoning");
+                format!(
+                    "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"{name}\":\"{text}\"}}}}]}}\n\n"
+                )
+            }
+        };
+    }
+    body + match dialect {
+        Dialect::Anthropic => "data: {\"type\":\"message_stop\"}\n\n",
+        Dialect::Ollama => "{\"done\":true,\"done_reason\":\"stop\"}\n",
+        Dialect::OpenAiChat | Dialect::Local => "data: [DONE]\n\n",
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Field {
+    Answer,
+    Thought,
+    Ping,
+}
+
+impl Field {
+    fn name(self, thought: &'static str) -> &'static str {
+        match self {
+            Self::Answer | Self::Ping => "content",
+            Self::Thought => thought,
+        }
+    }
+}
+
+const SPOKEN: [Dialect; 3] = [Dialect::Ollama, Dialect::OpenAiChat, Dialect::Anthropic];
+
+#[test]
+fn a_character_whose_halves_come_in_two_events_is_one() {
+    use Field::{Answer, Ping, Thought};
+    let table: [(&[Piece], &str, &str); 15] = [
+        (&[(Answer, r"a\ud83d"), (Answer, r"\ude00b")], "", "a😀b"),
+        (&[(Answer, r"\ud83d"), (Answer, r"\ude00")], "", "😀"),
+        (
+            &[(Thought, r"a\ud83d"), (Thought, r"\ude00b"), (Answer, "c")],
+            "a😀b",
+            "c",
+        ),
+        // Several in a row.
+        (
+            &[
+                (Answer, r"\uD83D"),
+                (Answer, r"\uDE00\ud83d"),
+                (Answer, r"\ude01"),
+            ],
+            "",
+            "😀😁",
+        ),
+        // The other half does not come.
+        (&[(Answer, r"a\ud83d")], "", "a\u{fffd}"),
+        (&[(Answer, r"a\ud83d"), (Answer, "b")], "", "a\u{fffd}b"),
+        (
+            &[
+                (Answer, r"\ud83d"),
+                (Answer, r"\ud83d"),
+                (Answer, r"\ude00"),
+            ],
+            "",
+            "\u{fffd}😀",
+        ),
+        (&[(Answer, r"\ude00b")], "", "\u{fffd}b"),
+        (&[(Answer, "a"), (Answer, r"\ude00b")], "", "a\u{fffd}b"),
+        // Only where nothing stands between them.
+        (
+            &[(Answer, r"\ud83d "), (Answer, r"\ude00")],
+            "",
+            "\u{fffd} \u{fffd}",
+        ),
+        (
+            &[(Answer, r"\ud83d"), (Answer, r" \ude00")],
+            "",
+            "\u{fffd} \u{fffd}",
+        ),
+        // In another field it is no half of it, and comes out before that.
+        (
+            &[(Thought, r"a\ud83d"), (Answer, r"\ude00b")],
+            "a\u{fffd}",
+            "\u{fffd}b",
+        ),
+        // Characters that stand for halves inside are a server's own here.
+        (
+            &[(Answer, "\u{fdd0}\u{fdd1}\u{fdd2}"), (Answer, r"\ud83d")],
+            "",
+            "\u{fdd0}\u{fdd1}\u{fdd2}\u{fffd}",
+        ),
+        (
+            &[
+                (Answer, "\u{fdd0}\u{fdd1}\u{fdd2}\\ud83d"),
+                (Answer, r"\ude00\ufdd0"),
+            ],
+            "",
+            "\u{fdd0}\u{fdd1}\u{fdd2}\u{fffd}\u{fffd}\u{fdd0}",
+        ),
+        (
+            &[(Answer, r"a\ud83d"), (Ping, ""), (Answer, r"\ude00b")],
+            "",
+            "a😀b",
+        ),
+    ];
+    for dialect in SPOKEN {
+        for (pieces, reasoning, answer) in table {
+            if pieces.iter().any(|(field, _)| *field == Ping) && dialect != Dialect::Anthropic {
+                continue;
+            }
+            let body = of_pieces(dialect, pieces);
+            let got = decode(dialect, [body.as_bytes()]);
+            assert_eq!(got, decode(dialect, body.as_bytes().chunks(1)), "{body}");
+            assert_eq!(
+                (&*got.reasoning(), &*got.answer()),
+                (reasoning, answer),
+                "{body}"
+            );
+            assert!(got.end.is_ok(), "{body}: {:?}", got.end);
+            // Cut before its end, it has said the same.
+            let end = body.trim_end().rfind('\n').unwrap() + 1;
+            let cut = decode(dialect, [&body.as_bytes()[..end]]);
+            assert_eq!(
+                (&*cut.reasoning(), &*cut.answer()),
+                (reasoning, answer),
+                "{body}"
+            );
+        }
+    }
+}
+
+#[test]
+fn half_a_character_is_not_held_back_past_anything_else() {
+    let half = |delta: &str| format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
+    let (first, second) = (
+        half(r#"{"content":"\ud83d"}"#),
+        half(r#"{"content":"\ude00"}"#),
+    );
+    let stop = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    let ended = r#"data: {"choices":[{"delta":{"content":"\ude00"},"finish_reason":"stop"}]}"#;
+    for (body, want) in [
+        // The last event may bring it, too.
+        (format!("{first}{ended}\n\n"), "😀"),
+        (format!("{first}{stop}"), "\u{fffd}"),
+        (format!("{first}{stop}{second}"), "\u{fffd}\u{fffd}"),
+        // What says more than one thing says them in its own order.
+        (
+            half(r#"{"content":"a","reasoning":"r\ud83d"}"#) + &half(r#"{"reasoning":"\ude00"}"#),
+            "a",
+        ),
+    ] {
+        assert_eq!(
+            openai(&format!("{body}data: [DONE]\n\n")).answer(),
+            want,
+            "{body}"
+        );
+    }
+    let both = openai(&format!(
+        "{}{}data: [DONE]\n\n",
+        half(
+            r#"{"reasoning":"r\ud83d","reasoning_details":[{"type":"reasoning.text","text":"r\ud83d"}]}"#
+        ),
+        half(
+            r#"{"reasoning":"\ude00!","reasoning_details":[{"type":"reasoning.text","text":"\ude00!"}]}"#
+        ),
+    ));
+    assert_eq!(both.reasoning(), "r😀!");
+    // Of several things that an event says, each comes out where it stood.
+    let text = |part, text: &str| ModelEvent::Text {
+        part,
+        text: text.to_owned(),
+    };
+    let two = openai(
+        &(half(r#"{"reasoning":"r\ud83d","content":"c\ud83d"}"#)
+            + &half(r#"{"content":"\ude00d"}"#)),
+    );
+    assert_eq!(
+        two.events,
+        [
+            text(Part::Reasoning, "r\u{fffd}"),
+            text(Part::Answer, "c\u{fffd}"),
+            text(Part::Answer, "\u{fffd}d"),
+        ]
+    );
+    let two = openai(&(first.clone() + &half(r#"{"reasoning":"r","content":"\ude00d"}"#)));
+    assert_eq!(
+        two.events,
+        [
+            text(Part::Answer, "\u{fffd}"),
+            text(Part::Reasoning, "r"),
+            text(Part::Answer, "\u{fffd}d"),
+        ]
+    );
+    let ahead = openai(&half(
+        r#"{"reasoning":"a\ud83d","reasoning_details":[{"type":"reasoning.text","text":"a😀b"}]}"#,
+    ));
+    assert_eq!(ahead.reasoning(), "a\u{fffd}a😀b");
+    // The last line of an Ollama may bring a half too, and takes none along.
+    let line =
+        |text: &str, done| format!("{{\"message\":{{\"content\":\"{text}\"}},\"done\":{done}}}\n");
+    let last = |body: String| ollama(&body).answer();
+    assert_eq!(last(line("a", false) + &line(r"\ud83d", true)), "a\u{fffd}");
+    assert_eq!(last(line(r"\ud83d", false) + &line(r"\ude00", true)), "😀");
+    let call = r#"{"message":{"tool_calls":[{"function":{"name":"f","arguments":"\ud83d"}}]}}"#;
+    let called = ollama(&format!("{call}\n{{\"done\":true}}\n"));
+    assert_eq!(called.calls(), [("f", "\u{fffd}")]);
+    // Between two events, words of a proxy: the half comes before the answer is spoilt by them.
+    let spoilt = openai(&format!("{first}<html>502</html>\n\n{second}{stop}"));
+    assert_eq!(spoilt.answer(), "\u{fffd}\u{fffd}");
+    assert!(spoilt.end.is_err());
+}
+
+#[test]
+fn the_arguments_of_a_call_are_joined_where_a_character_was_cut() {
+    let piece = |call: &str| {
+        format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}\n\n")
+    };
+    let body = piece(
+        r#"{"index":0,"id":"c","type":"function","function":{"name":"f","arguments":"{\"x\":\"\ud83d"}}"#,
+    ) + &piece(r#"{"index":0,"function":{"arguments":"\ude00\"}"}}"#)
+        + "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n";
+    assert_eq!(openai(&body).calls(), [("f", r#"{"x":"😀"}"#)]);
+    let start = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"c","name":"f","input":{}}}"#;
+    let delta = |json: &str| {
+        format!(
+            "data: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"input_json_delta\",\"partial_json\":\"{json}\"}}}}\n\n"
+        )
+    };
+    let body = format!("data: {start}\n\n")
+        + &delta(r#"{\"x\":\"\ud83d"#)
+        + &delta(r#"\ude00\"}"#)
+        + "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"}}\n\n";
+    let got = decode(Dialect::Anthropic, [body.as_bytes()]);
+    assert_eq!(got.calls(), [("f", r#"{"x":"😀"}"#)]);
 }
 
 #[test]
@@ -450,6 +817,35 @@ fn piece() -> impl Strategy<Value = Value> {
     (index, maybe(&["a", "b"]), names, arguments).prop_map(|(index, id, name, arguments)| {
         json!({"index":index,"id":id,"function":{"name":name,"arguments":arguments}})
     })
+}
+
+#[test]
+fn what_stands_before_a_body_and_says_nothing_says_nothing_in_any_pieces() {
+    let mark = "\u{feff}";
+    for dialect in [Dialect::OpenAiChat, Dialect::Anthropic] {
+        for before in [
+            "\r\r",
+            "\n",
+            mark,
+            &format!("\r{mark}"),
+            &format!("{mark}\n{mark}"),
+        ] {
+            for body in ["", "{}", "<html>", "data: {}\n\n"] {
+                let want = decode(dialect, [body.as_bytes()]);
+                let body = [before.as_bytes(), body.as_bytes()].concat();
+                for length in 1..=body.len() {
+                    let got = decode(dialect, body.chunks(length));
+                    assert_eq!(got, want, "{dialect:?}: {body:?} in pieces of {length}");
+                }
+            }
+        }
+        // Half a mark is nothing, too.
+        for body in [&b"\r\r\xef"[..], b"\xef\xbb", b"\xef"] {
+            let got = decode(dialect, body.chunks(1));
+            assert_eq!(got, decode(dialect, [body]), "{dialect:?}: {body:?}");
+            assert_eq!(got.end, Err(Fault::Truncated), "{dialect:?}: {body:?}");
+        }
+    }
 }
 
 proptest! {

@@ -161,7 +161,7 @@ fn told(events: &[ModelEvent], end: &Result<StepEnd, AttemptError>) -> String {
                 lines.push(format!("cut {name} {arguments}"));
             }
             ModelEvent::Sent
-            | ModelEvent::Loading
+            | ModelEvent::Loading { .. }
             | ModelEvent::ReadingPrompt { .. }
             | ModelEvent::CallProgress { .. }
             | ModelEvent::Verbatim { .. } => continue,

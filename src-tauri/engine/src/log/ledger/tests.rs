@@ -66,6 +66,8 @@ fn ended(usage: Usage) -> EventBody {
             ..Timings::default()
         },
         unread: None,
+        unseen_images: 0,
+        untold_tools: 0,
     }
 }
 
@@ -133,6 +135,7 @@ fn every_request_is_counted_once_and_what_nobody_counted_is_not_zero() {
         prompt_tokens: 1_000,
         prompt_known: 1,
         cached_tokens: 600,
+        cached_known: 1,
         completion_tokens: 80,
         completion_known: 1,
         priced: 1,

@@ -42,6 +42,7 @@ fn asks(text: &str) -> ItemBody {
         text: text.into(),
         op: OpId::from_bits(1),
         purpose: MessagePurpose::Said,
+        images: Vec::new(),
     }
 }
 
@@ -97,6 +98,52 @@ fn older_turns_are_summed_up_and_the_running_one_stays() {
     let plan = plan(&turns, TurnId::new(2), TIGHT).unwrap();
     assert_eq!(plan.through, Some(TurnId::new(1)));
     assert!(plan.request().is_some());
+}
+
+/// A message that shows an image of so many points each way.
+fn shows(name: &str, points: u32) -> ItemBody {
+    let image = Image {
+        image: protocol::ImageId::from_bytes([7; 32]),
+        media_type: protocol::MediaType::Png,
+        bytes: 1,
+        width: points,
+        height: points,
+        name: name.into(),
+    };
+    ItemBody::UserMessage {
+        text: "and this?".into(),
+        op: OpId::from_bits(1),
+        purpose: MessagePurpose::Said,
+        images: vec![image],
+    }
+}
+
+#[test]
+fn an_image_takes_as_much_room_as_it_has_points_and_is_summed_up_by_its_name() {
+    let half = Some(Room {
+        needed: 2,
+        there_is: 1,
+    });
+    let through = |points| {
+        let mut turns: Vec<TurnView> = (1..=20)
+            .map(|n| {
+                let asked = match n {
+                    20 => shows("kelp.png", points),
+                    _ => asks("question"),
+                };
+                turn(n, vec![asked, says(&"word ".repeat(40))], false)
+            })
+            .collect();
+        turns.push(turn(21, vec![asks("next")], true));
+        let plan = plan(&turns, TurnId::new(21), half).unwrap();
+        (plan.through.map(TurnId::get), plan.source)
+    };
+    let (small, source) = through(28);
+    assert!(small.is_some_and(|through| through < 20), "{small:?}");
+    assert!(!source.contains("kelp.png"), "it stays as it is");
+    let (large, source) = through(2_048);
+    assert_eq!(large, Some(20));
+    assert!(source.contains("[shows kelp.png]"), "{source}");
 }
 
 #[test]

@@ -162,6 +162,8 @@ fn end(finish: FinishReason) -> Input {
         finish,
         usage: Usage::default(),
         timings: Timings::default(),
+        unseen_images: 0,
+        untold_tools: 0,
     };
     Input::AttemptEnded(end, None)
 }
