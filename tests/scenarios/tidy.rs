@@ -167,6 +167,42 @@ fn outside_parentheses(list: &str) -> Vec<String> {
     parts
 }
 
+/// Whoever waited for an answer may be drawn anew by then, and a callback of a view that is gone panics.
+#[test]
+fn no_task_of_the_page_runs_a_callback_after_it_waited_without_asking_whether_it_is_there() {
+    let mut tasks = 0;
+    for path in files_under(&root().join("ui/src"), "rs") {
+        let code = std::fs::read_to_string(&path).expect("a readable source");
+        for task in code.split("async move {").skip(1) {
+            let task = inside_braces(task);
+            let Some((_, after)) = task.split_once(".await") else {
+                continue;
+            };
+            tasks += 1;
+            assert!(
+                !after.contains(".run("),
+                "{}: `try_run` is wanted in {task}",
+                path.display()
+            );
+        }
+    }
+    assert!(tasks > 50, "{tasks} tasks were found");
+}
+
+/// What stands before the brace that closes a block whose beginning was cut off.
+fn inside_braces(code: &str) -> &str {
+    let mut open = 1_usize;
+    let end = code.find(|letter| {
+        match letter {
+            '{' => open += 1,
+            '}' => open -= 1,
+            _ => {}
+        }
+        open == 0
+    });
+    end.map_or(code, |end| &code[..end])
+}
+
 #[test]
 fn nothing_is_pushed_to_a_page() {
     // An answered poll is the only delivery: a push says `Ok` also into a page that is gone.

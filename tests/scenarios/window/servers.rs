@@ -113,6 +113,26 @@ async fn moved(window: &Window, address: &str) {
     window.wait_until_gone("server-address").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a display"]
+async fn a_change_that_is_answered_after_the_list_shows_it_leaves_the_page_as_it_is() {
+    let server = ModelServer::start(Dialect::OpenAiChat);
+    Desk::tell("answered-late", &server, async |desk, window| {
+        edit(&window).await;
+        let address = format!("{}/v1/v1", server.root());
+        window.fill("server-address", &address).await;
+        window.run(&hold_back("submit")).await;
+        window.press(ENTER).await;
+        // The row with the form is another one by now, and who waits in it for the answer is gone.
+        window.wait_until_gone("server-address").await;
+        assert_eq!(desk.library().providers[0].base_url, address);
+        window.run("letGo()").await;
+        examined(&window, ILL).await;
+        window.close().await;
+    })
+    .await;
+}
+
 const WELL: &str = "Everything is as it should be";
 const ILL: &str = "This is what keeps it from being used";
 

@@ -64,11 +64,12 @@ fn FolderForm(folder: Memo<Option<String>>) -> impl IntoView {
         field.select();
     });
     let choose = move |path: Option<String>| {
-        if busy.get_untracked() {
+        // The form may be gone when the dialog comes to its end; what was chosen there holds nevertheless.
+        if busy.try_get_untracked() == Some(true) {
             return;
         }
-        busy.set(true);
-        words.set(None);
+        busy.try_set(true);
+        words.try_set(None);
         ipc::spawn(async move {
             let answer = desk.choose_folder(path).await;
             busy.try_set(false);
@@ -78,7 +79,9 @@ fn FolderForm(folder: Memo<Option<String>>) -> impl IntoView {
                     desk.take_attention();
                 }
                 Err(error) => {
-                    words.try_set(Some(refusal_words(&error)));
+                    if words.try_set(Some(refusal_words(&error))).is_some() {
+                        desk.tell(&error);
+                    }
                     focus_field(field);
                 }
             }

@@ -36,11 +36,12 @@ pub(super) fn submitting(
     op: Op,
     done: Callback<()>,
 ) {
-    if busy.get_untracked() {
+    // The line may be gone when a dialog that it opened comes to its end; what was chosen there holds nevertheless.
+    if busy.try_get_untracked() == Some(true) {
         return;
     }
-    busy.set(true);
-    words.set(None);
+    busy.try_set(true);
+    words.try_set(None);
     ipc::spawn(async move {
         let answer = desk.submit(op).await;
         busy.try_set(false);
@@ -49,7 +50,9 @@ pub(super) fn submitting(
                 done.try_run(());
             }
             Err(error) => {
-                words.try_set(Some(refusal_words(&error)));
+                if words.try_set(Some(refusal_words(&error))).is_some() {
+                    desk.tell(&error);
+                }
             }
         }
     });

@@ -293,7 +293,10 @@ fn EditServer(
         };
         ipc::spawn(async move {
             match desk.submit(Op::ChangeProvider { provider: changed }).await {
-                Ok(_) => done.run(()),
+                // The changed server is another row, which may be there before this answer is.
+                Ok(_) => {
+                    done.try_run(());
+                }
                 Err(error) => {
                     if !form.limits.take_refusal(&error) {
                         words.try_set(Some(refusal_words(&error)));
