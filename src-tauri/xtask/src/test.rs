@@ -15,8 +15,15 @@ use crate::small_model;
 use crate::steps::Steps;
 use crate::tool;
 
-/// Packages that need neither WebKit nor a display.
-const NATIVE: [&str; 5] = ["protocol", "engine", "transcript", "tests", "xtask"];
+/// Packages that need neither WebKit nor a display; of `local-model` what surrounds the model engine.
+const NATIVE: [&str; 6] = [
+    "protocol",
+    "engine",
+    "local-model",
+    "transcript",
+    "tests",
+    "xtask",
+];
 
 /// Tauri's WebDriver and Xvfb go together on Linux only; so do the tests that type at a terminal.
 const DRIVES_WINDOWS: bool = cfg!(target_os = "linux");
@@ -57,12 +64,6 @@ pub(crate) fn chore(project: &Project, arguments: TestArguments) -> Result<()> {
         tool::run(
             packages(tool::cargo().arg("test"), &NATIVE),
             "mend the failing test named above; one test alone: `cargo test -p PACKAGE NAME`",
-        )
-    })?;
-    steps.step("what surrounds the model engine", || {
-        tool::run(
-            tool::cargo().args(["test", "--package=local-model"]),
-            "mend the failing test named above; one alone: `cargo test -p local-model NAME`",
         )
     })?;
     if full {
