@@ -9,9 +9,9 @@ use engine::Engine;
 use protocol::{
     About, AttachArgs, ChangeKeyArgs, DesktopChoices, DetachArgs, DraftArgs, ErrorCode,
     ErrorReport, ExamineArgs, HelloArgs, ImageArgs, KeysArgs, LedgerArgs, LoadEventsArgs,
-    LoadOlderArgs, LoadVersionsArgs, ManageModelArgs, ModelsArgs, OpenLinkArgs, OpenWindowArgs,
-    PollArgs, ProbeArgs, PullsArgs, SaveDraftArgs, ShowingArgs, SubmitArgs, TakeDroppedArgs,
-    WakeArgs, WishArgs,
+    LoadOlderArgs, LoadVersionsArgs, ManageModelArgs, ModelsArgs, NoteBrokenArgs, OpenLinkArgs,
+    OpenWindowArgs, PollArgs, ProbeArgs, PullsArgs, SaveDraftArgs, ShowingArgs, SubmitArgs,
+    TakeDroppedArgs, WakeArgs, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tauri::{
@@ -31,6 +31,8 @@ use crate::{
     },
 };
 
+/// The places in its sources where a page broke are no longer.
+const PLACE_LETTERS_MAX: usize = 600;
 /// Longer addresses than any browser opens are not links.
 const LINK_BYTES_MAX: usize = 8 * 1024;
 
@@ -262,6 +264,21 @@ pub(crate) async fn open_link(body: String) -> Answer {
             .with_remedy("copy its address instead")
         })
     }))
+}
+
+/// A page that breaks is loaded anew, and whoever sees that only sees it flicker: the log says that it was so, and where.
+#[tauri::command]
+pub(crate) async fn note_broken(window: WebviewWindow, body: String) -> Answer {
+    told(taken::<NoteBrokenArgs>(&body).map(|args| {
+        let place = place(&args.at);
+        tracing::error!(window = window.label(), place, "a page broke");
+    }))
+}
+
+/// As one word of a line of the log.
+fn place(at: &str) -> String {
+    let letters = at.chars().filter(|letter| !letter.is_control());
+    letters.take(PLACE_LETTERS_MAX).collect()
 }
 
 #[tauri::command]
@@ -547,6 +564,15 @@ mod tests {
         let report: ErrorReport = serde_json::from_str(&text).expect("a report");
         assert_eq!(report.code, ErrorCode::ProtocolMismatch);
         assert!(!report.message.contains("secret"), "{}", report.message);
+    }
+
+    #[test]
+    fn the_place_where_a_page_broke_is_one_line_of_a_bounded_length() {
+        assert_eq!(
+            place("ui/src/desk.rs:7:1\n2026 ERROR"),
+            "ui/src/desk.rs:7:12026 ERROR"
+        );
+        assert_eq!(place(&"é".repeat(1_000)).chars().count(), PLACE_LETTERS_MAX);
     }
 
     #[test]

@@ -122,6 +122,7 @@ pub(crate) fn run(
             commands::dropped,
             commands::take_dropped,
             commands::open_link,
+            commands::note_broken,
             commands::pick_folder,
             commands::health,
             commands::about,

@@ -8,6 +8,7 @@ mod dying;
 mod far_up;
 pub(crate) mod glass;
 mod hidden;
+mod late;
 mod limits;
 mod local;
 mod long;

@@ -296,7 +296,7 @@ fn on_escape(desk: Desk) {
     } else {
         match desk.screen.get_untracked() {
             Screen::Settings(_) => {
-                desk.screen.set(Screen::Chat);
+                desk.show_chat();
                 desk.take_attention();
             }
             Screen::Chat => desk.stop(),

@@ -145,6 +145,8 @@ pub(crate) struct Desk {
     preferred: RwSignal<Option<ModelRef>>,
     /// When a key was last typed into the composer.
     typed_at: StoredValue<Option<u64>>,
+    /// How often somebody went from one session to another, or to the one not begun yet.
+    visits: StoredValue<u64>,
     /// What saves the text of the composer, when the page is about to go.
     leaving: StoredValue<Option<Callback<()>>>,
     root: StoredValue<Owner>,
@@ -185,6 +187,7 @@ impl Desk {
             best_on_offer: RwSignal::new(None),
             preferred: RwSignal::new(None),
             typed_at: StoredValue::new(None),
+            visits: StoredValue::new(0),
             leaving: StoredValue::new(None),
             root: StoredValue::new(Owner::current().unwrap_or_default()),
             kept: StoredValue::new_local(VecDeque::new()),
@@ -199,7 +202,8 @@ impl Desk {
                 PageEvent::Shown => false,
             };
             if leaves && let Some(save) = self.leaving.get_value() {
-                save.run(());
+                // The composer that wanted it may be gone, and saved on its way out.
+                save.try_run(());
             }
         });
         self.wishes.follow(self);
@@ -215,13 +219,14 @@ impl Desk {
 
     /// Opens a session: at once if it is still painted.
     pub(crate) fn open(self, session: SessionId) {
-        self.screen.set(Screen::Chat);
+        self.show_chat();
         self.close_overlay();
         set_if_new(self.player, None);
         if self.session.get_untracked() == Some(session) {
             self.take_attention();
             return;
         }
+        self.note_visit();
         self.leave_pane();
         let again = self.kept.try_update_value(|kept| {
             let at = kept.iter().position(|k| k.pane.session == session)?;
@@ -280,14 +285,24 @@ impl Desk {
 
     /// Goes to the session not begun yet.
     pub(crate) fn open_new(self) {
-        self.screen.set(Screen::Chat);
+        self.show_chat();
         self.close_overlay();
         set_if_new(self.player, None);
+        self.note_visit();
         self.leave_pane();
         ipc::keep_preference("session", "");
         self.session.set(None);
         self.pane.set(None);
         self.take_attention();
+    }
+
+    /// Which visit of a session this is: who finds it unchanged after a wait knows that nobody went elsewhere.
+    pub(crate) fn visit(self) -> u64 {
+        self.visits.get_value()
+    }
+
+    fn note_visit(self) {
+        self.visits.update_value(|visits| *visits += 1);
     }
 
     /// Shows what the shell wished.
@@ -327,6 +342,11 @@ impl Desk {
         }
     }
 
+    /// Leaves the settings. Where the chat is shown already it stays as it is, and is not drawn anew.
+    pub(crate) fn show_chat(self) {
+        set_if_new(self.screen, Screen::Chat);
+    }
+
     /// Opens the settings.
     pub(crate) fn open_settings(self, part: SettingsPart) {
         self.close_overlay();
@@ -345,7 +365,7 @@ impl Desk {
         let pane = self.pane.get_untracked();
         let last = pane.and_then(|pane| Some((pane.session, pane.last_ended()?)));
         if let Some((session, turn)) = last {
-            self.screen.set(Screen::Chat);
+            self.show_chat();
             self.replay(session, turn);
         }
         last.is_some()
@@ -570,7 +590,7 @@ impl Desk {
     pub(crate) fn open_models(self) {
         let providers = self.library.providers.get_untracked();
         self.catalog.ask_all(&providers);
-        self.screen.set(Screen::Chat);
+        self.show_chat();
         self.overlay.set(Some(Overlay::Models));
     }
 

@@ -17,10 +17,10 @@ use protocol::{
     About, AttachArgs, Attached, Batch, ChangeKeyArgs, DesktopChoices, DetachArgs, Draft,
     DraftArgs, DroppedFile, ErrorReport, EventPage, Examination, ExamineArgs, HealthReport,
     HelloArgs, Image, ImageArgs, KeysArgs, KeysReport, Ledger, LedgerArgs, LoadEventsArgs,
-    LoadOlderArgs, LoadVersionsArgs, LocalModels, ManageModelArgs, ModelsArgs, OpenLinkArgs,
-    OpenWindowArgs, PollArgs, ProbeArgs, ProbeReport, Pulls, PullsArgs, Receipt, SaveDraftArgs,
-    SessionId, ShowingArgs, SubmitArgs, TakeDroppedArgs, Timestamp, TranscriptPage, TurnVersions,
-    WakeArgs, WakeReport, Welcome, WindowWish, WishArgs,
+    LoadOlderArgs, LoadVersionsArgs, LocalModels, ManageModelArgs, ModelsArgs, NoteBrokenArgs,
+    OpenLinkArgs, OpenWindowArgs, PollArgs, ProbeArgs, ProbeReport, Pulls, PullsArgs, Receipt,
+    SaveDraftArgs, SessionId, ShowingArgs, SubmitArgs, TakeDroppedArgs, Timestamp, TranscriptPage,
+    TurnVersions, WakeArgs, WakeReport, Welcome, WindowWish, WishArgs,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
@@ -412,6 +412,30 @@ pub(crate) fn type_at_caret(text: &str) {
     if let Some(document) = document {
         // Where nothing takes text, there is nothing to be done.
         let _ = document.exec_command_with_show_ui_and_value("insertText", false, text);
+    }
+}
+
+/// Takes a beginning out of the composer of this session, if that is shown and its text begins so.
+pub(crate) fn take_from_composer(session: Option<SessionId>, beginning: &str) {
+    let whose = session.map(|session| session.to_string());
+    let field = window()
+        .and_then(|window| window.document())
+        .and_then(|document| document.query_selector("[data-testid=composer]").ok()?)
+        .filter(|field| field.get_attribute("data-session") == whose)
+        .and_then(|field| field.dyn_into::<web_sys::HtmlTextAreaElement>().ok());
+    let Some(field) = field else {
+        return;
+    };
+    let text = field.value();
+    if let Some(rest) = text
+        .strip_prefix(beginning)
+        .filter(|_| !beginning.is_empty())
+    {
+        field.set_value(rest);
+        // As if somebody had typed it. An event that cannot be made leaves what is kept of the text as it is.
+        if let Ok(typed) = web_sys::Event::new("input") {
+            let _ = field.dispatch_event(&typed);
+        }
     }
 }
 
@@ -943,15 +967,21 @@ thread_local! {
 pub(crate) fn guard_page() {
     std::panic::set_hook(Box::new(|info| {
         web_sys::console::error_1(&info.to_string().into());
-        give_up(&info.to_string());
+        let said = info.to_string();
+        // A panic in a library names its own place, and in its words ours.
+        let places = said.split_whitespace().filter(|word| word.contains(".rs:"));
+        give_up(&said, places.collect::<Vec<_>>().join(" "));
     }));
     let uncaught = Closure::<dyn FnMut(JsValue)>::new(|event: JsValue| {
         let part = |name: &str| js_sys::Reflect::get(&event, &name.into()).ok();
         // An event without an exception is a remark of the engine, as on a list that resizes while it is drawn.
         if part("error").is_some_and(|error| error.is_object()) {
+            let text = |name: &str| part(name)?.as_string();
+            let line = part("lineno").and_then(|line| line.as_f64());
+            let at = text("filename").zip(line);
             give_up(
-                &part("message")
-                    .and_then(|m| m.as_string())
+                &text("message").unwrap_or_default(),
+                at.map(|(file, line)| format!("{file}:{line}"))
                     .unwrap_or_default(),
             );
         }
@@ -969,10 +999,11 @@ const GIVEN_UP: &str = "given-up";
 
 /// Nothing of this module may be called again after this: what has to happen later is done by functions of the
 /// platform alone.
-fn give_up(why: &str) {
+fn give_up(why: &str, at: String) {
     if PANICKED.with(|panicked| panicked.replace(true)) {
         return;
     }
+    note_broken(at);
     let saved = keep_typed_text();
     let storage = window().and_then(|w| w.session_storage().ok().flatten());
     let last = storage
@@ -990,6 +1021,15 @@ fn give_up(why: &str) {
     if !again {
         draw_panic(why);
     }
+}
+
+/// Tells the shell where the page broke. Nobody is left to hear the answer.
+fn note_broken(at: String) -> Option<()> {
+    let called = invoke_raw(
+        "note_broken",
+        &arguments(&NoteBrokenArgs { at }).ok()?.into(),
+    );
+    called.ok().map(drop)
 }
 
 /// Saves what stands in the composer, by one call; its answer comes as a promise.

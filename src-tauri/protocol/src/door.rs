@@ -182,6 +182,13 @@ pub struct OpenLinkArgs {
     pub url: String,
 }
 
+/// `note_broken` -> `()`. A page that cannot go on says where, before it is loaded anew.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NoteBrokenArgs {
+    /// The place in its sources. What it said stays in the page: that may quote what is on the screen.
+    pub at: String,
+}
+
 /// `about` -> this
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct About {

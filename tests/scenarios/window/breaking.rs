@@ -49,6 +49,7 @@ async fn a_page_that_breaks_comes_back_by_itself_once_and_then_by_a_button() {
             .ends(),
     );
     Desk::tell("breaking", &server, async |desk, window| {
+        desk.breaks(2);
         window.send("Tell me").await;
         window
             .wait_for_text("message-assistant", &words[0].to_string())

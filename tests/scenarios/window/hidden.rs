@@ -8,7 +8,7 @@ use tests::{
 };
 
 use super::{
-    glass::{Desk, SHIFT},
+    glass::{Desk, ESCAPE, SHIFT},
     shows_what_is_stored,
 };
 
@@ -119,4 +119,31 @@ async fn a_window_hidden_while_three_turns_end_shows_all_of_them_in_its_first_fr
     })
     .await;
     assert_eq!(server.counters().chats, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a display"]
+async fn the_settings_of_a_window_that_was_hidden_are_there_when_it_is_shown_again() {
+    let server = ModelServer::start(DIALECT);
+    Desk::tell("hidden-settings", &server, async |_, window| {
+        window.type_text("a draft").await;
+        window.chord(",").await;
+        window.wait_for("settings-page").await;
+        // What is typed is saved when a window goes out of sight; here its field is not there.
+        window.hide().await;
+        window.unhide().await;
+        window
+            .wait_for_script(
+                "return document.querySelector('[data-testid=settings-page]') !== null",
+            )
+            .await;
+        window.press(ESCAPE).await;
+        window
+            .wait_for_script(
+                "return document.querySelector('[data-testid=composer]').value === 'a draft'",
+            )
+            .await;
+        window.close().await;
+    })
+    .await;
 }

@@ -123,11 +123,12 @@ async fn a_change_that_is_answered_after_the_list_shows_it_leaves_the_page_as_it
         window.fill("server-address", &address).await;
         window.run(&hold_back("submit")).await;
         window.press(ENTER).await;
-        // The row with the form is another one by now, and who waits in it for the answer is gone.
-        window.wait_until_gone("server-address").await;
-        assert_eq!(desk.library().providers[0].base_url, address);
+        // The row with the form is another one by then, and who waits in it for the answer is gone.
+        window.wait_for_text("server", &address).await;
         window.run("letGo()").await;
+        window.wait_until_gone("server-address").await;
         examined(&window, ILL).await;
+        assert_eq!(desk.library().providers[0].base_url, address);
         window.close().await;
     })
     .await;

@@ -47,7 +47,11 @@ async fn the_usage_page_opens_by_a_shortcut_and_says_what_the_ledger_says() {
         choose(&window, "365").await;
         window.wait_for_text("usage-days", "By week").await;
         window.wait_for_text("usage-total", &said).await;
-        assert_eq!(window.texts("usage-total").await.len(), 1);
+        window
+            .wait_for_script(
+                "return document.querySelectorAll('[data-testid=usage-total]').length === 1",
+            )
+            .await;
         window.close().await;
     })
     .await;

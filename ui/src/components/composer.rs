@@ -145,15 +145,16 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
         }
     });
 
+    // Who waited for an answer may find the composer gone: both ask first.
     let changed = move || {
-        let Some(area) = field.get_untracked() else {
+        let Some(area) = field.try_get_untracked().flatten() else {
             return;
         };
-        empty.set(area.text_length() == 0);
+        empty.try_set(area.text_length() == 0);
         ipc::fit_field(&area);
     };
     let fill = move |text: &str| {
-        if let Some(area) = field.get_untracked() {
+        if let Some(area) = field.try_get_untracked().flatten() {
             area.set_value(text);
             changed();
         }
@@ -162,17 +163,21 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
     field.on_load(move |area| {
         match desk.drafts.known(whose) {
             Some(text) => fill(&text),
-            None => ipc::spawn(async move {
-                let Draft { text, images } = desk.drafts.load(whose).await;
-                desk.images.show(whose, images);
-                let untouched = field
-                    .try_get_untracked()
-                    .flatten()
-                    .is_some_and(|area| area.text_length() == 0);
-                if untouched && !text.is_empty() {
-                    fill(&text);
-                }
-            }),
+            None => {
+                // The field is the one of the composer before, with the text of another chat.
+                fill("");
+                ipc::spawn(async move {
+                    let Draft { text, images } = desk.drafts.load(whose).await;
+                    desk.images.show(whose, images);
+                    let untouched = field
+                        .try_get_untracked()
+                        .flatten()
+                        .is_some_and(|area| area.text_length() == 0);
+                    if untouched && !text.is_empty() {
+                        fill(&text);
+                    }
+                });
+            }
         }
         // Focus is a courtesy; a field that cannot take it is focused by a click.
         let _ = area.focus();
@@ -247,6 +252,7 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
         let draft = Draft { text, images };
         hint.set(None);
         busy.set(true);
+        let visit = desk.visit();
         ipc::spawn(async move {
             let model = match desk.model_untracked() {
                 None if whose.is_none() => {
@@ -279,7 +285,8 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                 Ok(_) => {
                     unsettled.try_set_value(None);
                     desk.note_sent();
-                    clear(desk, whose, &sending, text_now(), fill);
+                    let stayed = desk.visit() == visit;
+                    clear(desk, whose, &sending, stayed, text_now(), fill);
                 }
                 Err(error) => {
                     if let CallError::Refused(report) = &error {
@@ -441,36 +448,41 @@ fn question_hint() -> String {
     format!("Waiting for your answer above – {} goes there", chord("J"))
 }
 
-/// Takes the text that was sent out of the composer; what was typed behind it meanwhile stays.
+/// Takes the text that was sent out of the composer; what was typed behind it meanwhile stays. Who went elsewhere
+/// meanwhile stays there; a new chat is in the list.
 fn clear(
     desk: Desk,
     whose: Whose,
     sending: &Sending,
+    stayed: bool,
     text_now: Option<String>,
     fill: impl Fn(&str),
 ) {
+    let sent = sending.draft.text.as_str();
+    let is_gone = text_now.is_none();
     let now = text_now
         .or_else(|| desk.drafts.known(whose))
         .unwrap_or_default();
     desk.images.sent(whose, &sending.draft.images);
-    let rest = now
-        .strip_prefix(sending.draft.text.as_str())
-        .unwrap_or(&now);
+    let rest = now.strip_prefix(sent).unwrap_or(&now);
+    if whose.is_none() {
+        desk.folder_for_new.set(None);
+        desk.options_for_new.set(ModelOptions::default());
+    }
     match whose {
-        Some(_) => {
+        None if stayed => {
+            fill("");
+            desk.drafts.put(None, String::new());
+            desk.drafts.put(Some(sending.session), rest.to_owned());
+            desk.open(sending.session);
+        }
+        None | Some(_) => {
             fill(rest);
             desk.drafts.put(whose, rest.to_owned());
         }
-        None => {
-            fill("");
-            desk.folder_for_new.set(None);
-            desk.options_for_new.set(ModelOptions::default());
-            desk.drafts.put(None, String::new());
-            desk.drafts.put(Some(sending.session), rest.to_owned());
-            // Who went elsewhere meanwhile stays there; the new chat is in the list.
-            if desk.session.get_untracked().is_none() {
-                desk.open(sending.session);
-            }
-        }
+    }
+    if is_gone {
+        // Who came back before the answer found the text in another composer.
+        ipc::take_from_composer(whose, sent);
     }
 }

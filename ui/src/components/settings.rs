@@ -264,11 +264,7 @@ fn ServerEntry(
                     .then(|| {
                         view! {
                             <ServerKey provider=shown.clone() changed />
-                            <EditServer
-                                provider=shown.clone()
-                                focused
-                                done=Callback::new(move |()| editing.set(None))
-                            />
+                            <EditServer provider=shown.clone() focused editing />
                         }
                     })
             }}
@@ -281,10 +277,18 @@ fn ServerEntry(
 fn EditServer(
     provider: Provider,
     focused: Option<LimitField>,
-    done: Callback<()>,
+    editing: RwSignal<Option<protocol::ProviderId>>,
 ) -> impl IntoView {
     let desk = use_desk();
     let form = ServerForm::of(&provider);
+    let id = provider.id;
+    let close = move || {
+        editing.try_update(|open| {
+            if *open == Some(id) {
+                *open = None;
+            }
+        });
+    };
     let words = RwSignal::new(None::<String>);
     let save = move |event: ev::SubmitEvent| {
         event.prevent_default();
@@ -293,10 +297,8 @@ fn EditServer(
         };
         ipc::spawn(async move {
             match desk.submit(Op::ChangeProvider { provider: changed }).await {
-                // The changed server is another row, which may be there before this answer is.
-                Ok(_) => {
-                    done.try_run(());
-                }
+                // The changed server is another row with a form of its own, which may be there before this answer is.
+                Ok(_) => close(),
                 Err(error) => {
                     if !form.limits.take_refusal(&error) {
                         words.try_set(Some(refusal_words(&error)));
@@ -328,7 +330,7 @@ fn EditServer(
             <FormWords words />
             <div class="form-actions">
                 <button type="submit" class="button button-primary">"Save"</button>
-                <button type="button" class="button" on:click=move |_| done.run(())>"Cancel"</button>
+                <button type="button" class="button" on:click=move |_| close()>"Cancel"</button>
             </div>
         </form>
     }

@@ -34,6 +34,8 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Lines of the app's own notes that a failure is told with.
 const NOTES_TOLD: usize = 40;
+/// What the app notes when a page cannot go on.
+const BROKE: &str = "a page broke";
 
 /// The driver and a data folder; windows are opened and closed on it.
 pub(crate) struct Desk {
@@ -46,6 +48,8 @@ pub(crate) struct Desk {
     /// A session is closed when nobody has its client any more: after a failure it must still be there to be looked at.
     clients: Vec<Client>,
     steps: Steps,
+    /// How often its pages were broken on purpose.
+    breaks: usize,
 }
 
 impl Desk {
@@ -104,7 +108,13 @@ impl Desk {
             timeout(limit, story(&mut desk, window)).await
         });
         match told.catch_unwind().await {
-            Ok(Ok(())) => desk.put_away(LEAVE_LIMIT).await,
+            Ok(Ok(())) => {
+                let (broke, notes) = (desk.noted(BROKE), desk.last_notes());
+                let breaks = desk.breaks;
+                desk.put_away(LEAVE_LIMIT).await;
+                // One that was loaded anew may look as if nothing had happened.
+                assert_eq!(broke, breaks, "a page broke: {notes:#?}");
+            }
             Ok(Err(_)) => {
                 let steps = desk.steps.told();
                 desk.tell_of_a_failure(name).await;
@@ -200,6 +210,7 @@ impl Desk {
             sessions: Vec::new(),
             clients: Vec::new(),
             steps: Steps::default(),
+            breaks: 0,
         }
     }
 
@@ -305,6 +316,11 @@ impl Desk {
     /// Keeps a picture of the whole screen, for a window without a driver.
     pub(crate) async fn screen(&self, name: &str) {
         pictures::keep_screen(name).await;
+    }
+
+    /// The story breaks its pages on purpose, so many times.
+    pub(crate) fn breaks(&mut self, times: usize) {
+        self.breaks = times;
     }
 
     /// The data folder.
