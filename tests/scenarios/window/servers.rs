@@ -260,6 +260,41 @@ async fn a_server_is_not_asked_in_any_other_way_than_the_one_that_was_typed() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a display"]
+async fn a_header_that_was_typed_before_the_test_is_asked_with_and_saved_with_its_server() {
+    let (server, other) = (
+        ModelServer::start(Dialect::Ollama),
+        ModelServer::start(Dialect::OpenAiChat),
+    );
+    Desk::tell("header", &server, async |desk, window| {
+        window.wait_for_focus("composer").await;
+        window.chord(",").await;
+        window.fill("settings-address", &other.root()).await;
+        open_the_way(&window).await;
+        window.click("header-add").await;
+        window.fill("header-name", "X-Reef").await;
+        window.fill("header-value", "kelp").await;
+        // The fields in which it was typed go, and others come that show it.
+        window.click("settings-test").await;
+        window.wait_for_text("test-result", "answers, with").await;
+        window.click("settings-save").await;
+        window.wait_for_nth("server", 2).await;
+        let providers = desk.library().providers;
+        let added = providers
+            .iter()
+            .find(|provider| provider.base_url.starts_with(&other.root()));
+        let headers = &added.expect("the other server").connection.headers;
+        let header = headers.first().expect("a header");
+        assert_eq!(
+            (header.name.as_str(), header.value.as_deref()),
+            ("X-Reef", Some("kelp"))
+        );
+        window.close().await;
+    })
+    .await;
+}
+
 /// Has the address that is being added tested, which wants a key.
 async fn tested(window: &Window, server: &Guarded) {
     window.fill("settings-address", &server.root()).await;

@@ -34,7 +34,10 @@ pub(crate) fn Chat() -> impl IntoView {
     });
     // Files may be dropped anywhere here. Without the first, the browser would open them in place of the page.
     let dropping = RwSignal::new(false);
-    let takes = move || desk.player.with_untracked(Option::is_none) && !newcomer.get_untracked();
+    // Asked once more when the shell has said what was dropped; the chat may be gone by then.
+    let takes = move || {
+        desk.player.with_untracked(Option::is_none) && newcomer.try_get_untracked() != Some(true)
+    };
     let on_drag = move |event: ev::DragEvent| {
         if ipc::drags_files(&event) {
             event.prevent_default();

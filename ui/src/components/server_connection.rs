@@ -21,12 +21,13 @@ pub(crate) struct ConnectionForm {
     next: RwSignal<u32>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
+/// Shared, and nobody's own: a row outlives the view in which somebody asked for it.
+#[derive(Clone, PartialEq)]
 struct HeaderRow {
     number: u32,
-    name: RwSignal<String>,
-    value: RwSignal<String>,
-    is_secret: RwSignal<bool>,
+    name: ArcRwSignal<String>,
+    value: ArcRwSignal<String>,
+    is_secret: ArcRwSignal<bool>,
 }
 
 impl ConnectionForm {
@@ -78,9 +79,9 @@ impl ConnectionForm {
         self.next.try_set(number.wrapping_add(1));
         HeaderRow {
             number,
-            name: RwSignal::new(String::new()),
-            value: RwSignal::new(String::new()),
-            is_secret: RwSignal::new(false),
+            name: ArcRwSignal::new(String::new()),
+            value: ArcRwSignal::new(String::new()),
+            is_secret: ArcRwSignal::new(false),
         }
     }
 
@@ -96,10 +97,11 @@ impl ConnectionForm {
                 "The address of a network card looks like 00:1b:63:84:45:e6".to_owned()
             })?),
         };
+        let typed = |field: &ArcRwSignal<String>| field.get_untracked().trim().to_owned();
         let headers = self.headers.get_untracked().into_iter().map(|row| {
-            let value = (!row.is_secret.get_untracked()).then(|| text(row.value));
+            let value = (!row.is_secret.get_untracked()).then(|| typed(&row.value));
             CustomHeader {
-                name: text(row.name),
+                name: typed(&row.name),
                 value,
             }
         });
@@ -227,6 +229,7 @@ pub(crate) fn ConnectionFields(form: ConnectionForm) -> impl IntoView {
             <button
                 type="button"
                 class="button button-quiet"
+                data-testid="header-add"
                 on:click=move |_| {
                     let row = form.row();
                     form.headers.update(|rows| rows.push(row));
@@ -242,27 +245,33 @@ pub(crate) fn ConnectionFields(form: ConnectionForm) -> impl IntoView {
 
 #[component]
 fn HeaderFields(form: ConnectionForm, row: HeaderRow) -> impl IntoView {
+    let number = row.number;
+    let name = RwSignal::from(row.name);
+    let value = RwSignal::from(row.value);
+    let is_secret = RwSignal::from(row.is_secret);
     view! {
         <div class="header-row">
             <input
                 class="field"
                 type="text"
+                data-testid="header-name"
                 aria-label="Name of the header"
                 placeholder="X-Name"
                 spellcheck="false"
-                bind:value=row.name
+                bind:value=name
             />
             <Show
-                when=move || row.is_secret.get()
+                when=move || is_secret.get()
                 fallback=move || {
                     view! {
                         <input
                             class="field"
                             type="text"
+                            data-testid="header-value"
                             aria-label="Value of the header"
                             placeholder="its value"
                             spellcheck="false"
-                            bind:value=row.value
+                            bind:value=value
                         />
                     }
                 }
@@ -270,7 +279,7 @@ fn HeaderFields(form: ConnectionForm, row: HeaderRow) -> impl IntoView {
                 <p class="hint header-secret">"Save, then enter it beside the key"</p>
             </Show>
             <label class="form-check">
-                <input type="checkbox" bind:checked=row.is_secret />
+                <input type="checkbox" bind:checked=is_secret />
                 "Secret"
             </label>
             <button
@@ -279,7 +288,7 @@ fn HeaderFields(form: ConnectionForm, row: HeaderRow) -> impl IntoView {
                 aria-label="Remove this header"
                 title="Remove"
                 on:click=move |_| {
-                    form.headers.update(|rows| rows.retain(|other| other.number != row.number));
+                    form.headers.update(|rows| rows.retain(|other| other.number != number));
                 }
             >
                 <Glyph icon=Icon::Bin />
