@@ -16,7 +16,7 @@ pub(crate) use transcript::words::sentence;
 
 use crate::{
     catalog::{Catalog, first_choice},
-    components::turn,
+    components::{settings::refusal_words, turn},
     drafts::Drafts,
     follow::{self, Follower},
     images::Images,
@@ -145,8 +145,6 @@ pub(crate) struct Desk {
     preferred: RwSignal<Option<ModelRef>>,
     /// When a key was last typed into the composer.
     typed_at: StoredValue<Option<u64>>,
-    /// How often somebody went from one session to another, or to the one not begun yet.
-    visits: StoredValue<u64>,
     /// What saves the text of the composer, when the page is about to go.
     leaving: StoredValue<Option<Callback<()>>>,
     root: StoredValue<Owner>,
@@ -187,7 +185,6 @@ impl Desk {
             best_on_offer: RwSignal::new(None),
             preferred: RwSignal::new(None),
             typed_at: StoredValue::new(None),
-            visits: StoredValue::new(0),
             leaving: StoredValue::new(None),
             root: StoredValue::new(Owner::current().unwrap_or_default()),
             kept: StoredValue::new_local(VecDeque::new()),
@@ -226,7 +223,6 @@ impl Desk {
             self.take_attention();
             return;
         }
-        self.note_visit();
         self.leave_pane();
         let again = self.kept.try_update_value(|kept| {
             let at = kept.iter().position(|k| k.pane.session == session)?;
@@ -288,21 +284,11 @@ impl Desk {
         self.show_chat();
         self.close_overlay();
         set_if_new(self.player, None);
-        self.note_visit();
         self.leave_pane();
         ipc::keep_preference("session", "");
         self.session.set(None);
         self.pane.set(None);
         self.take_attention();
-    }
-
-    /// Which visit of a session this is: who finds it unchanged after a wait knows that nobody went elsewhere.
-    pub(crate) fn visit(self) -> u64 {
-        self.visits.get_value()
-    }
-
-    fn note_visit(self) {
-        self.visits.update_value(|visits| *visits += 1);
     }
 
     /// Shows what the shell wished.
@@ -754,6 +740,13 @@ impl Desk {
                 }
                 Ok(_) | Err(CallError::Lost(_) | CallError::Refused(_)) => return answer,
             }
+        }
+    }
+
+    /// Says it where it was asked, and where that is gone by now, as [`Self::tell`] does.
+    pub(crate) fn tell_at(self, words: RwSignal<Option<String>>, error: &CallError) {
+        if words.try_set(Some(refusal_words(error))).is_some() {
+            self.tell(error);
         }
     }
 

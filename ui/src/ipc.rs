@@ -417,13 +417,7 @@ pub(crate) fn type_at_caret(text: &str) {
 
 /// Takes a beginning out of the composer of this session, if that is shown and its text begins so.
 pub(crate) fn take_from_composer(session: Option<SessionId>, beginning: &str) {
-    let whose = session.map(|session| session.to_string());
-    let field = window()
-        .and_then(|window| window.document())
-        .and_then(|document| document.query_selector("[data-testid=composer]").ok()?)
-        .filter(|field| field.get_attribute("data-session") == whose)
-        .and_then(|field| field.dyn_into::<web_sys::HtmlTextAreaElement>().ok());
-    let Some(field) = field else {
+    let Some((field, _)) = composer().filter(|(_, whose)| *whose == session) else {
         return;
     };
     let text = field.value();
@@ -437,6 +431,16 @@ pub(crate) fn take_from_composer(session: Option<SessionId>, beginning: &str) {
             let _ = field.dispatch_event(&typed);
         }
     }
+}
+
+/// The composer that is shown, and whose it is.
+fn composer() -> Option<(web_sys::HtmlTextAreaElement, Option<SessionId>)> {
+    let document = window()?.document()?;
+    let field = document.query_selector("[data-testid=composer]").ok()??;
+    // The session not begun yet has no id.
+    let whose = field.get_attribute("data-session");
+    let whose = whose.and_then(|session| session.parse().ok());
+    Some((field.dyn_into().ok()?, whose))
 }
 
 /// The files that were dropped.
@@ -968,9 +972,12 @@ pub(crate) fn guard_page() {
     std::panic::set_hook(Box::new(|info| {
         web_sys::console::error_1(&info.to_string().into());
         let said = info.to_string();
-        // A panic in a library names its own place, and in its words ours.
-        let places = said.split_whitespace().filter(|word| word.contains(".rs:"));
-        give_up(&said, places.collect::<Vec<_>>().join(" "));
+        // A panic in a library names its own place, and in its words ours; other words may be of a chat.
+        let place = info.location().map(ToString::to_string);
+        let words = said.split_whitespace();
+        let ours = words.filter(|word| word.starts_with("ui/src/"));
+        let places: Vec<_> = place.into_iter().chain(ours.map(str::to_owned)).collect();
+        give_up(&said, places.join(" "));
     }));
     let uncaught = Closure::<dyn FnMut(JsValue)>::new(|event: JsValue| {
         let part = |name: &str| js_sys::Reflect::get(&event, &name.into()).ok();
@@ -1003,8 +1010,8 @@ fn give_up(why: &str, at: String) {
     if PANICKED.with(|panicked| panicked.replace(true)) {
         return;
     }
-    note_broken(at);
     let saved = keep_typed_text();
+    note_broken(at);
     let storage = window().and_then(|w| w.session_storage().ok().flatten());
     let last = storage
         .as_ref()
@@ -1034,17 +1041,11 @@ fn note_broken(at: String) -> Option<()> {
 
 /// Saves what stands in the composer, by one call; its answer comes as a promise.
 fn keep_typed_text() -> Option<js_sys::Promise> {
-    let document = window()?.document()?;
-    let field = document.query_selector("[data-testid=composer]").ok()??;
-    let whose = field.get_attribute("data-session").unwrap_or_default();
+    let (field, session) = composer()?;
     let args = SaveDraftArgs {
-        // The session not begun yet has no id.
-        session: whose.parse::<SessionId>().ok(),
+        session,
         draft: Draft {
-            text: field
-                .dyn_into::<web_sys::HtmlTextAreaElement>()
-                .ok()?
-                .value(),
+            text: field.value(),
             // They were saved when they came.
             images: KEPT_IMAGES.with(|kept| {
                 kept.try_borrow()
@@ -1053,10 +1054,7 @@ fn keep_typed_text() -> Option<js_sys::Promise> {
             }),
         },
     };
-    let body = serde_json::to_string(&args).ok()?;
-    let arguments = js_sys::Object::new();
-    js_sys::Reflect::set(&arguments, &"body".into(), &body.into()).ok()?;
-    invoke_raw("save_draft", &arguments).ok()
+    invoke_raw("save_draft", &arguments(&args).ok()?.into()).ok()
 }
 
 /// Loads the page anew when the promise is settled, or soon, whichever comes first.

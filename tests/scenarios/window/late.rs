@@ -5,7 +5,7 @@ use protocol::Dialect;
 use tests::model_server::{Answer, ModelServer};
 
 use super::{
-    glass::{Desk, ENTER, Window},
+    glass::{Desk, ENTER, ESCAPE, Window},
     hold_back,
     unread::go_to,
 };
@@ -82,6 +82,35 @@ async fn a_message_that_is_answered_late_opens_its_chat_for_who_waited() {
             .wait_for_text("message-assistant", "Alpha it is.")
             .await;
         composer_says(&window, " and more").await;
+        window.close().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a display"]
+async fn a_message_that_is_answered_late_leaves_the_settings_open_for_who_went_there() {
+    let server = ModelServer::start(DIALECT);
+    server.script(Answer::whole(DIALECT, "Alpha it is."));
+    Desk::tell("late-settings", &server, async |_desk, window| {
+        window.run(&hold_back("submit")).await;
+        window.send("Alpha").await;
+        window.wait_for_text("session", "Alpha").await;
+        window.chord(",").await;
+        window.fill("settings-address", "reef.lan").await;
+        window.run("letGo()").await;
+        // It is told to the page before what is asked here.
+        window
+            .wait_for_script(
+                "return document.querySelector('[data-testid=settings-address]')?.value === 'reef.lan'",
+            )
+            .await;
+        window.press(ESCAPE).await;
+        composer_says(&window, "").await;
+        go_to(&window, "Alpha").await;
+        window
+            .wait_for_text("message-assistant", "Alpha it is.")
+            .await;
         window.close().await;
     })
     .await;

@@ -8,7 +8,6 @@ use super::glass::{Desk, Mark, Window};
 const DIALECT: Dialect = Dialect::Ollama;
 
 /// Leaves the open chat for another one of the list.
-/// Opens the chat of this title.
 pub(super) async fn go_to(window: &Window, title: &str) {
     let row = window.wait_for_text("session", title).await;
     row.click().await.expect("the chat is opened");

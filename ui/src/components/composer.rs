@@ -252,7 +252,6 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
         let draft = Draft { text, images };
         hint.set(None);
         busy.set(true);
-        let visit = desk.visit();
         ipc::spawn(async move {
             let model = match desk.model_untracked() {
                 None if whose.is_none() => {
@@ -285,8 +284,7 @@ pub(crate) fn Composer(whose: Whose) -> impl IntoView {
                 Ok(_) => {
                     unsettled.try_set_value(None);
                     desk.note_sent();
-                    let stayed = desk.visit() == visit;
-                    clear(desk, whose, &sending, stayed, text_now(), fill);
+                    clear(desk, whose, &sending, text_now(), fill);
                 }
                 Err(error) => {
                     if let CallError::Refused(report) = &error {
@@ -454,7 +452,6 @@ fn clear(
     desk: Desk,
     whose: Whose,
     sending: &Sending,
-    stayed: bool,
     text_now: Option<String>,
     fill: impl Fn(&str),
 ) {
@@ -470,7 +467,7 @@ fn clear(
         desk.options_for_new.set(ModelOptions::default());
     }
     match whose {
-        None if stayed => {
+        None if !is_gone => {
             fill("");
             desk.drafts.put(None, String::new());
             desk.drafts.put(Some(sending.session), rest.to_owned());

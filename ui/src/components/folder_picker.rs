@@ -79,9 +79,7 @@ fn FolderForm(folder: Memo<Option<String>>) -> impl IntoView {
                     desk.take_attention();
                 }
                 Err(error) => {
-                    if words.try_set(Some(refusal_words(&error))).is_some() {
-                        desk.tell(&error);
-                    }
+                    desk.tell_at(words, &error);
                     focus_field(field);
                 }
             }

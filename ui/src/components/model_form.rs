@@ -3,7 +3,7 @@
 use leptos::{ev, prelude::*};
 use protocol::Op;
 
-use crate::{components::settings::refusal_words, desk::Desk, ipc};
+use crate::{desk::Desk, ipc};
 
 /// What was typed, what was said to it, and whether somebody still works on it.
 #[derive(Clone, Copy)]
@@ -50,9 +50,7 @@ pub(super) fn submitting(
                 done.try_run(());
             }
             Err(error) => {
-                if words.try_set(Some(refusal_words(&error))).is_some() {
-                    desk.tell(&error);
-                }
+                desk.tell_at(words, &error);
             }
         }
     });

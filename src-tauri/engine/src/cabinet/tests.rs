@@ -383,6 +383,14 @@ fn ticket(secret: &str, place: KeyPlace) -> KeyChange {
     }
 }
 
+/// Both in the keychain.
+async fn keep_key_and_ticket(cabinet: &Cabinet, server: &Provider) {
+    let place = KeyPlace::Keychain;
+    for change in [keep(SECRET, place), ticket("ticket-1", place)] {
+        cabinet.change(server, change).await.unwrap();
+    }
+}
+
 #[test]
 fn a_key_that_is_gone_from_the_keychain_can_be_replaced_or_forgotten_beside_a_header() {
     run(async {
@@ -390,12 +398,7 @@ fn a_key_that_is_gone_from_the_keychain_can_be_replaced_or_forgotten_beside_a_he
             let room = Room::new();
             let server = server(HOME);
             let before = room.cabinet();
-            let place = KeyPlace::Keychain;
-            before.change(&server, keep(SECRET, place)).await.unwrap();
-            before
-                .change(&server, ticket("ticket-1", place))
-                .await
-                .unwrap();
+            keep_key_and_ticket(&before, &server).await;
             // Somebody cleans up in the keychain's own window.
             room.keychain.items.lock().unwrap().clear();
             let cabinet = room.cabinet();
@@ -410,7 +413,7 @@ fn a_key_that_is_gone_from_the_keychain_can_be_replaced_or_forgotten_beside_a_he
                 assert_eq!(cabinet.secrets(&server).await, Ok(Secrets::default()));
             } else {
                 cabinet
-                    .change(&server, keep("sk-new", place))
+                    .change(&server, keep("sk-new", KeyPlace::Keychain))
                     .await
                     .unwrap();
                 assert_eq!(cabinet.secrets(&server).await, Ok(key("sk-new")));
@@ -422,12 +425,7 @@ fn a_key_that_is_gone_from_the_keychain_can_be_replaced_or_forgotten_beside_a_he
         let room = Room::new();
         let server = server(HOME);
         let before = room.cabinet();
-        let place = KeyPlace::Keychain;
-        before.change(&server, keep(SECRET, place)).await.unwrap();
-        before
-            .change(&server, ticket("ticket-1", place))
-            .await
-            .unwrap();
+        keep_key_and_ticket(&before, &server).await;
         let cabinet = room.cabinet();
         let locked = KeychainError::Locked("no password".to_owned());
         *room.keychain.refuses.lock().unwrap() = Some(locked);
